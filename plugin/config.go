@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"quiesce/plugin/internal/gate"
+	"quiesce/plugin/internal/node"
+	"quiesce/plugin/stage"
+)
+
+const defaultConfig = "/etc/quiesce/config.toml"
+
+// Duration is a time.Duration written as in Go, "5s".
+type Duration time.Duration
+
+// UnmarshalText is part of encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err == nil && v < 0 {
+		err = errors.New("must not be negative")
+	}
+	*d = Duration(v)
+	return err
+}
+
+// MarshalText is part of encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// Config is everything an operator can set. Defaults, then the file.
+type Config struct {
+	QuietPeriod         Duration `toml:"quietPeriod"`         // how long nothing may be in the way before containerd is restarted
+	InstallerTimeout    Duration `toml:"installerTimeout"`    // after this long an installer is called stuck
+	UndecidedTimeout    Duration `toml:"undecidedTimeout"`    // how long pods that only might be installers are waited for
+	MaxDefer            Duration `toml:"maxDefer"`            // after this long installers in flight no longer count; 0: never
+	VerifyTimeout       Duration `toml:"verifyTimeout"`       // how long containerd may take to come back
+	InstallerNamespaces []string `toml:"installerNamespaces"` // where pods are believed that say they are installers
+	InstallerJobs       []string `toml:"installerJobs"`       // globs of Job names there
+	InstallerImages     []string `toml:"installerImages"`     // globs of image names there
+	InstallerPaths      []string `toml:"installerPaths"`      // writable mounts of these make a Job's pod an installer, anywhere
+
+	Unit             string `toml:"unit"`             // containerd's unit
+	ContainerdConfig string `toml:"containerdConfig"` // its config file; empty: what its command line says
+	ContainerdBinary string `toml:"containerdBinary"` // its program; empty: what its command line says
+	CRISocket        string `toml:"criSocket"`
+	NRISocket        string `toml:"nriSocket"`
+
+	StageDir  string `toml:"stageDir"`
+	ShimDir   string `toml:"shimDir"`
+	RunDir    string `toml:"runDir"`
+	LogLevel  string `toml:"logLevel"`  // error, warn, info, debug, trace
+	LogFormat string `toml:"logFormat"` // text or json
+}
+
+func defaults() Config {
+	return Config{
+		QuietPeriod: Duration(5 * time.Second), InstallerTimeout: Duration(30 * time.Minute), UndecidedTimeout: Duration(time.Minute),
+		VerifyTimeout:       Duration(time.Minute),
+		InstallerNamespaces: []string{"kube-system", "quiesce", "kwasm", "kwasm-provisioner", "spinkube", "spin-operator", "runtime-class-manager"},
+		InstallerJobs:       []string{"*-install", "*-uninstall"},
+		InstallerImages:     []string{"*quiesce-installer*", "*kwasm-node-installer*", "*runtime-class-manager*", "*node-installer*", "*kata-deploy*"},
+		InstallerPaths:      []string{"/etc/containerd", "/usr/local/bin", "/usr/bin", "/opt/kwasm", "/opt/rcm"},
+		Unit:                "containerd.service",
+		CRISocket:           "/run/containerd/containerd.sock",
+		NRISocket:           "/var/run/nri/nri.sock",
+		StageDir:            stage.DefaultDir, ShimDir: "/opt/quiesce/shims", RunDir: "/run/quiesce",
+		LogLevel: "info", LogFormat: "text",
+	}
+}
+
+// readConfig reads the file, if there is one, over the defaults. Keys it does not know, mis-cased ones too, are an error.
+func readConfig(path string) (Config, error) {
+	c := defaults()
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && path == defaultConfig {
+		return c, nil
+	}
+	if err != nil {
+		return c, refuse("read configuration: %w", err)
+	}
+	d := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return c, refuse("%s: %s", path, explain(err))
+	}
+	if err := exactKeys(b); err != nil {
+		return c, refuse("%s: %w", path, err)
+	}
+	if err := c.validate(); err != nil {
+		return c, refuse("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// explain names the line.
+func explain(err error) string {
+	var strict *toml.StrictMissingError
+	if errors.As(err, &strict) && len(strict.Errors) > 0 {
+		row, _ := strict.Errors[0].Position()
+		return fmt.Sprintf("line %d: %s is not a setting; `quiesce run --help` names the file with all of them", row, strings.Join(strict.Errors[0].Key(), "."))
+	}
+	var de *toml.DecodeError
+	if errors.As(err, &de) {
+		row, _ := de.Position()
+		return fmt.Sprintf("line %d: %s: %v", row, strings.Join(de.Key(), "."), err)
+	}
+	return err.Error()
+}
+
+// exactKeys refuses keys in another case, which the decoder takes for the same.
+func exactKeys(b []byte) error {
+	var keys map[string]any
+	if err := toml.Unmarshal(b, &keys); err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	t := reflect.TypeFor[Config]()
+	for i := range t.NumField() {
+		known[t.Field(i).Tag.Get("toml")] = true
+	}
+	for k := range keys {
+		if !known[k] {
+			return fmt.Errorf("%s is not a setting: mind upper and lower case", k)
+		}
+	}
+	return nil
+}
+
+func (c *Config) validate() error {
+	if err := errors.Join(node.ValidGlobs(c.InstallerJobs), node.ValidGlobs(c.InstallerImages)); err != nil {
+		return err
+	}
+	if c.LogFormat != "text" && c.LogFormat != "json" {
+		return fmt.Errorf("logFormat: %q must be text or json", c.LogFormat)
+	}
+	if c.VerifyTimeout == 0 {
+		return errors.New("verifyTimeout: must be more than 0s")
+	}
+	for field, p := range map[string]string{
+		"criSocket": c.CRISocket, "nriSocket": c.NRISocket, "stageDir": c.StageDir, "shimDir": c.ShimDir, "runDir": c.RunDir,
+	} {
+		if !filepath.IsAbs(p) {
+			return fmt.Errorf("%s: %q must be an absolute path", field, p)
+		}
+	}
+	return nil
+}
+
+func (c *Config) policy() gate.Policy {
+	return gate.Policy{Quiet: time.Duration(c.QuietPeriod), MaxDefer: time.Duration(c.MaxDefer), Undecided: time.Duration(c.UndecidedTimeout)}
+}
+
+func (c *Config) rules() node.Rules {
+	paths := append([]string{"/", filepath.Join(c.StageDir, "inbox"), c.ShimDir}, c.InstallerPaths...)
+	return node.Rules{
+		Label: stage.Prefix + "installer", Namespaces: c.InstallerNamespaces, Jobs: c.InstallerJobs, Images: c.InstallerImages,
+		Paths: paths, Undecided: time.Duration(c.UndecidedTimeout), Stuck: time.Duration(c.InstallerTimeout),
+	}
+}
+
+func (c *Config) controlSocket() string { return filepath.Join(c.RunDir, "control.sock") }
+func (c *Config) ticketFile() string    { return filepath.Join(c.RunDir, "ticket.json") }

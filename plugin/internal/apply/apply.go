@@ -1,0 +1,228 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/containerd/log"
+
+	"quiesce/plugin/internal/cri"
+	"quiesce/plugin/internal/node"
+	"quiesce/plugin/internal/systemd"
+	"quiesce/plugin/stage"
+)
+
+// Unit is the runtime's unit.
+type Unit interface {
+	Process(ctx context.Context) (systemd.Process, error)
+	Restart(ctx context.Context) (before, after systemd.Process, err error)
+}
+
+// CRI is what the runtime tells.
+type CRI interface {
+	Runtime(ctx context.Context) (cri.Runtime, error)
+	Answers(ctx context.Context) bool
+	Reconnect()
+	List(ctx context.Context) ([]*node.Pod, error)
+	Processes(ctx context.Context) ([]cri.Process, error)
+	Ended(ctx context.Context, ids map[string]bool) ([]cri.Ended, error)
+}
+
+// Fence keeps new containers from being created for a bounded time; an error means it could not be asked.
+type Fence func(ctx context.Context, up bool) error
+
+// Apply holds what a transaction needs.
+type Apply struct {
+	Store  *stage.Store
+	Unit   Unit
+	CRI    CRI
+	Rules  node.Rules
+	Fence  Fence
+	Config string // path of the runtime's config file
+	Binary string // the runtime's own program, which checks a config; empty: the library's loader alone
+	Shims  string // directory that shims are placed in
+
+	Verify time.Duration // how long the runtime may take until it answers and everything is there
+	Look   time.Duration // how long the last look waits for creations to end
+}
+
+// Ticket is the gate's word that apply may run, and for what.
+type Ticket struct {
+	Ready     []string  `json:"ready"`               // entries that nothing keeps back
+	Now       bool      `json:"now,omitempty"`       // the operator's override: whoever is in flight, all entries
+	Undecided bool      `json:"undecided,omitempty"` // undecided pods were waited for long enough
+	Forced    bool      `json:"forced,omitempty"`    // maxDefer has passed: installers in flight do not count
+	Issued    time.Time `json:"issued"`
+}
+
+// ErrDeferred says that someone came in between, and that nothing was changed: the gate will open again.
+var ErrDeferred = errors.New("put off")
+
+// Run applies what the ticket allows. Entries that are rejected are no error: their results say so.
+func (a *Apply) Run(ctx context.Context, t Ticket) (err error) {
+	unlock, err := a.Store.Lock()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.finish(ctx), unlock()) }()
+	if err := a.Store.Sweep(time.Now()); err != nil {
+		log.G(ctx).WithError(err).Warn("the stage was not swept")
+	}
+	if err := a.recover(ctx, t); err != nil {
+		return err
+	}
+	if err := a.take(ctx); err != nil {
+		return err
+	}
+	for {
+		batch, err := a.next(ctx, t)
+		if err != nil || len(batch) == 0 {
+			return err
+		}
+		if err := a.transact(ctx, t, batch); err != nil {
+			return err
+		}
+	}
+}
+
+// finish leaves no fence, and tells installers what is live.
+func (a *Apply) finish(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	_ = a.Fence(ctx, false) // without the daemon there is none
+	pending, err := a.Store.Acting()
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.Store.PublishLive(pending), a.Store.PruneResults(), a.sweepShims(ctx))
+}
+
+// take copies everything staged out of the inbox, so that the order of entries is fixed.
+func (a *Apply) take(ctx context.Context) error {
+	staged, err := a.Store.Staged()
+	if err != nil {
+		return err
+	}
+	acting, err := a.Store.Acting()
+	if err != nil {
+		return err
+	}
+	if err := a.Store.PublishLive(slices.Concat(acting, staged)); err != nil { // before they leave the inbox: see Inbox.Hint
+		return err
+	}
+	for _, e := range staged {
+		e, err := a.Store.Take(ctx, e)
+		var rejected *stage.RejectedError
+		switch {
+		case errors.As(err, &rejected):
+			log.G(ctx).WithField("entry", e.ID).WithField("reason", rejected.Reason).Warn("entry rejected")
+			if err := a.Store.Publish(stage.NewResult(e, stage.Rejected, rejected.Reason)); err != nil {
+				return err
+			}
+		case err != nil:
+			return fmt.Errorf("take entry %s: %w", e.ID, err)
+		}
+	}
+	return nil
+}
+
+// next chooses the entries of the next transaction; none: everything is done that can be done now.
+func (a *Apply) next(ctx context.Context, t Ticket) ([]stage.Entry, error) {
+	acting, err := a.Store.Acting()
+	if err != nil {
+		return nil, err
+	}
+	if acting, err = a.dropOutdated(ctx, acting); err != nil {
+		return nil, err
+	}
+	var users map[string][]*node.Pod
+	var together, alone []stage.Entry
+	for _, e := range acting {
+		if !t.Now && !slices.Contains(t.Ready, e.ID) {
+			continue
+		}
+		if e.Attempts >= stage.MaxAttempts {
+			if err := a.reject(ctx, e, fmt.Sprintf("apply was interrupted %d times while it was at it", e.Attempts)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if e.Op == stage.Remove {
+			if users == nil {
+				if users, err = a.users(ctx); err != nil {
+					return nil, err
+				}
+			}
+			if anyUsed(e, users) {
+				continue // the gate says so in status
+			}
+		}
+		if e.Alone {
+			alone = append(alone, e)
+		} else {
+			together = append(together, e)
+		}
+	}
+	if len(together) == 0 && len(alone) > 0 {
+		return alone[:1], nil
+	}
+	return together, nil
+}
+
+// dropOutdated settles the entries that later ones have made void.
+func (a *Apply) dropOutdated(ctx context.Context, acting []stage.Entry) ([]stage.Entry, error) {
+	current, err := a.Store.Current()
+	if err != nil {
+		return nil, err
+	}
+	void := stage.Outdated(slices.Concat(current, acting))
+	var left []stage.Entry
+	for _, e := range acting {
+		if !slices.ContainsFunc(void, func(v stage.Entry) bool { return v.ID == e.ID }) {
+			left = append(left, e)
+			continue
+		}
+		log.G(ctx).WithField("entry", e.ID).Info("entry superseded")
+		r := stage.NewResult(e, stage.Superseded, "a later entry names the same handlers")
+		if err := errors.Join(a.Store.Publish(r), a.Store.Discard(e)); err != nil {
+			return nil, err
+		}
+	}
+	return left, nil
+}
+
+func (a *Apply) users(ctx context.Context) (map[string][]*node.Pod, error) {
+	pods, err := a.CRI.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return node.Snapshot{Pods: pods}.ByHandler(), nil
+}
+
+func anyUsed(e stage.Entry, users map[string][]*node.Pod) bool {
+	return slices.ContainsFunc(e.Handlers, func(h stage.Handler) bool { return len(users[h.Name]) > 0 })
+}
+
+func (a *Apply) reject(ctx context.Context, e stage.Entry, reason string) error {
+	log.G(ctx).WithField("entry", e.ID).WithField("reason", reason).Warn("entry rejected")
+	return errors.Join(a.Store.Publish(stage.NewResult(e, stage.Rejected, reason)), a.Store.Reject(e, reason))
+}
+
+// settle makes a batch live. The result comes last: whoever reads it can rely on it.
+func (a *Apply) settle(ctx context.Context, batch []stage.Entry, note string, lost []string) error {
+	for _, e := range batch {
+		phase := stage.IsLive
+		if e.Op == stage.Remove {
+			phase = stage.Removed
+		}
+		r := stage.NewResult(e, phase, note)
+		r.Lost = lost
+		if err := errors.Join(a.Store.Settle(e), a.Store.Publish(r)); err != nil {
+			return err
+		}
+		log.G(ctx).WithField("entry", e.ID).WithField("handlers", e.Names()).Info("entry " + string(phase))
+	}
+	return nil
+}

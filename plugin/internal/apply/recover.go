@@ -1,0 +1,152 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/containerd/log"
+
+	"quiesce/plugin/stage"
+)
+
+// recover ends the transaction that an earlier apply left: after a crash, or after a boot, where the runtime
+// could not be asked yet.
+func (a *Apply) recover(ctx context.Context, t Ticket) error {
+	j, err := a.Store.Journal()
+	if err != nil || j == nil {
+		return err
+	}
+	batch, err := a.entriesOf(j)
+	if err != nil {
+		return err
+	}
+	log.G(ctx).WithField("entries", j.Entries).WithField("step", j.Step).Info("ending the transaction of an earlier run")
+	now, err := a.Unit.Process(ctx)
+	if err != nil {
+		return err
+	}
+	if now.String() == j.Process {
+		return a.putBack(ctx, j) // the runtime never saw the change; the entries are tried again
+	}
+	if j.Step == stage.StepWriting {
+		return a.startOver(ctx, t, j) // it may have seen a part of it
+	}
+	vctx, cancel := context.WithTimeoutCause(ctx, a.Verify, fmt.Errorf("the runtime was not ready within %v", a.Verify))
+	why := a.comeBack(vctx, batch)
+	cancel()
+	if why == nil {
+		if err := a.Store.End(); err != nil {
+			return err
+		}
+		return a.settle(ctx, batch, "", nil)
+	}
+	if a.CRI.Answers(ctx) {
+		if err := a.lastLook(ctx, t, nil); err != nil {
+			return err // the journal stays, the gate opens for it again
+		}
+	}
+	return a.undo(ctx, j, batch, why, true)
+}
+
+// startOver puts the files back and restarts the runtime, which may run with new ones. The entries are tried again.
+func (a *Apply) startOver(ctx context.Context, t Ticket, j *stage.Journal) error {
+	if a.CRI.Answers(ctx) {
+		if err := a.lastLook(ctx, t, nil); err != nil {
+			return err
+		}
+	}
+	if _, err := a.Store.Rollback(j); err != nil {
+		return fmt.Errorf("roll back: %w", err)
+	}
+	return errors.Join(a.restartAgain(ctx), a.Store.End())
+}
+
+func (a *Apply) entriesOf(j *stage.Journal) ([]stage.Entry, error) {
+	acting, err := a.Store.Acting()
+	return slices.DeleteFunc(acting, func(e stage.Entry) bool { return !slices.Contains(j.Entries, e.ID) }), err
+}
+
+// ErrRunning says that Boot came too late.
+var ErrRunning = errors.New("the runtime runs already: entries are left to the daemon")
+
+// Boot applies installs before the runtime starts, so that it starts with them. It restarts nothing and asks the
+// runtime nothing: the journal stays open for the daemon to verify. Removals wait for a runtime that can tell who uses
+// the handler.
+func (a *Apply) Boot(ctx context.Context) (err error) {
+	p, err := a.Unit.Process(ctx)
+	if err != nil {
+		return err
+	}
+	if p.PID != 0 {
+		return ErrRunning
+	}
+	unlock, err := a.Store.Lock()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	if j, err := a.Store.Journal(); err != nil {
+		return err
+	} else if j != nil {
+		log.G(ctx).WithField("entries", j.Entries).WithField("step", j.Step).Info("putting back what an earlier run left")
+		if err := a.putBack(ctx, j); err != nil {
+			return err
+		}
+	}
+	if err := a.take(ctx); err != nil {
+		return err
+	}
+	batch, err := a.bootBatch(ctx)
+	if err != nil || len(batch) == 0 {
+		return err
+	}
+	batch, changes, err := a.check(ctx, batch)
+	if err != nil || len(batch) == 0 {
+		return err
+	}
+	if len(changes) == 0 {
+		return a.settle(ctx, batch, "nothing had to be changed", nil)
+	}
+	j, err := a.write(ctx, batch, changes)
+	if err != nil {
+		return a.undo(ctx, j, batch, fmt.Errorf("write changes: %w", err), false)
+	}
+	return a.leaveUnverified(ctx, j, batch)
+}
+
+func (a *Apply) leaveUnverified(ctx context.Context, j *stage.Journal, batch []stage.Entry) error {
+	for _, e := range batch {
+		r := stage.NewResult(e, stage.Unverified, "applied at boot, the runtime has not answered yet")
+		if err := a.Store.Publish(r); err != nil {
+			return err
+		}
+	}
+	log.G(ctx).WithField("entries", ids(batch)).WithField("at", time.Now()).Info("applied at boot")
+	return a.Store.Advance(j, stage.StepUnverified)
+}
+
+// bootBatch is every install that is not to be tried alone.
+func (a *Apply) bootBatch(ctx context.Context) ([]stage.Entry, error) {
+	acting, err := a.Store.Acting()
+	if err != nil {
+		return nil, err
+	}
+	if acting, err = a.dropOutdated(ctx, acting); err != nil {
+		return nil, err
+	}
+	var batch []stage.Entry
+	for _, e := range acting {
+		switch {
+		case e.Attempts >= stage.MaxAttempts:
+			if err := a.reject(ctx, e, fmt.Sprintf("it was tried %d times and the node did not get to verify it", e.Attempts)); err != nil {
+				return nil, err
+			}
+		case e.Op == stage.Install && !e.Alone:
+			batch = append(batch, e)
+		}
+	}
+	return batch, nil
+}

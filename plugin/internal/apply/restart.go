@@ -1,0 +1,174 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/log"
+
+	"quiesce/plugin/internal/cri"
+	"quiesce/plugin/stage"
+)
+
+// restart restarts the runtime once and verifies what came back. lost names the containers whose exit code it cost.
+func (a *Apply) restart(ctx context.Context, j *stage.Journal, batch []stage.Entry) (lost []string, err error) {
+	before, err := a.CRI.Processes(ctx)
+	if err != nil {
+		log.G(ctx).WithError(err).Warn("containers cannot be compared over the restart")
+	}
+	live := processes(before)
+	if err := a.Store.Advance(j, stage.StepRestarting); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	log.G(ctx).WithField("entries", ids(batch)).Info("restarting the runtime")
+	ctx, cancel := context.WithTimeoutCause(ctx, a.Verify, fmt.Errorf("the runtime was not back within %v", a.Verify))
+	defer cancel()
+	if _, _, err := a.Unit.Restart(ctx); err != nil {
+		return nil, a.record(ctx, began, batch, nil, err)
+	}
+	if err := a.comeBack(ctx, batch); err != nil {
+		return nil, a.record(ctx, began, batch, nil, err)
+	}
+	lost, err = a.compare(ctx, live)
+	return lost, a.record(ctx, began, batch, lost, err)
+}
+
+// record keeps what the restart cost for status and metrics, and hands the error on.
+func (a *Apply) record(ctx context.Context, began time.Time, batch []stage.Entry, lost []string, why error) error {
+	r := stage.Restart{Began: began.UTC(), Took: time.Since(began), Entries: ids(batch), Lost: lost}
+	if why != nil {
+		r.Failed = why.Error()
+	}
+	log.G(ctx).WithField("took", r.Took).WithField("lost", len(lost)).Info("the runtime was restarted")
+	return errors.Join(why, a.Store.PublishRestart(r))
+}
+
+// comeBack waits until the runtime is ready with the handlers of the batch, and without those it removes.
+func (a *Apply) comeBack(ctx context.Context, batch []stage.Entry) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		a.CRI.Reconnect()
+		rt, err := a.CRI.Runtime(ctx)
+		switch {
+		case err == nil && rt.Ready:
+			return a.handlers(rt, batch)
+		case err == nil:
+			err = fmt.Errorf("the runtime says it is not ready: %s", rt.Reason)
+		case ctx.Err() == nil && !a.CRI.Answers(ctx):
+			err = fmt.Errorf("the runtime does not answer: %w", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// handlers compares what the runtime lists with what the batch wants.
+func (a *Apply) handlers(rt cri.Runtime, batch []stage.Entry) error {
+	current, err := a.Store.Current()
+	if err != nil {
+		return err
+	}
+	live := stage.Live(slices.Concat(current, batch))
+	if rt.Handlers == nil {
+		return errors.New("the runtime does not tell its handlers")
+	}
+	var errs error
+	for _, name := range sorted(live) {
+		if !slices.Contains(rt.Handlers, name) {
+			errs = errors.Join(errs, fmt.Errorf("the runtime runs, but does not have handler %s", name))
+		}
+	}
+	for _, name := range gone(batch, live) {
+		if slices.Contains(rt.Handlers, name) {
+			errs = errors.Join(errs, fmt.Errorf("the runtime still has handler %s", name))
+		}
+	}
+	return errs
+}
+
+// restartAgain brings the runtime back after a rollback.
+func (a *Apply) restartAgain(ctx context.Context) error {
+	began := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, a.Verify, fmt.Errorf("the runtime was not back within %v", a.Verify))
+	defer cancel()
+	_, _, err := a.Unit.Restart(ctx)
+	if err == nil {
+		err = a.comeBack(ctx, nil)
+	}
+	return a.record(ctx, began, nil, nil, err)
+}
+
+// process is a container's init as it was before the restart.
+type process struct {
+	pid   int
+	start string // in clock ticks since boot: a PID that is used again has another one
+}
+
+func processes(ps []cri.Process) map[string]process {
+	out := map[string]process{}
+	for _, p := range ps {
+		if start := startTime(p.PID); start != "" {
+			out[p.Container] = process{p.PID, start}
+		}
+	}
+	return out
+}
+
+// startTime is field 22 of /proc/PID/stat (proc_pid_stat(5)); empty if there is no such process, or only its corpse.
+func startTime(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	s := string(b)
+	fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return ""
+	}
+	return fields[19]
+}
+
+// compare finds orphans, whose process lives although CRI says they ended, and lost exit codes. Only orphans are an
+// error: everything else happens on any node at any time.
+func (a *Apply) compare(ctx context.Context, before map[string]process) (lost []string, err error) {
+	ids := map[string]bool{}
+	for id := range before {
+		ids[id] = true
+	}
+	for try := 0; ; try++ {
+		ended, err := a.CRI.Ended(ctx, ids)
+		if err != nil {
+			return nil, fmt.Errorf("compare containers: %w", err)
+		}
+		lost = nil
+		var orphans []string
+		for _, e := range ended {
+			if p, ok := before[e.Container]; ok && startTime(p.pid) == p.start {
+				orphans = append(orphans, fmt.Sprintf("container %s of %s (PID %d)", e.Name, e.Pod, p.pid))
+			} else if e.Unknown {
+				lost = append(lost, e.Pod+"/"+e.Name)
+			}
+		}
+		if len(orphans) == 0 {
+			return lost, nil
+		}
+		if try == 10 { // a process that is about to end is none
+			return lost, fmt.Errorf("the runtime lost sight of running containers: %s", strings.Join(orphans, ", "))
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return lost, context.Cause(ctx)
+		}
+	}
+}

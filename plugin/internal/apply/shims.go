@@ -1,0 +1,126 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containerd/log"
+
+	"quiesce/plugin/internal/containerd/config"
+	"quiesce/plugin/stage"
+)
+
+// handler is the runtime table of a live handler. A shim is named by its absolute path: it needs no PATH, and pods that
+// run with an older version keep theirs (with runtime_path alone a restart orphans them, containerd#10811).
+func (a *Apply) handler(name string, e stage.Entry) config.Handler {
+	h, _ := e.Handler(name)
+	typ := h.RuntimeType
+	if h.Shim != "" {
+		typ = filepath.Join(a.Shims, e.Version(), h.Shim)
+	}
+	return config.Handler{Name: name, Type: typ, Options: h.Options, Settings: h.Settings, Entry: e.ID}
+}
+
+// place puts the entry's files into the directory of their version. Existing ones are right already: the name is
+// made from their digests.
+func (a *Apply) place(ctx context.Context, e stage.Entry) error {
+	if e.Op == stage.Remove || len(e.Files) == 0 {
+		return nil
+	}
+	t, err := stage.OpenTree(a.Shims)
+	if err != nil {
+		return fmt.Errorf("place shims: %w; `quiesce-installer host` makes the directory", err)
+	}
+	defer t.Close()
+	version := e.Version()
+	if err := t.Mkdir(version, 0o755); err != nil {
+		return err
+	}
+	for i, f := range e.Files {
+		name := path.Join(version, f.Name)
+		if fi, err := os.Lstat(t.Path(name)); err == nil && fi.Mode().IsRegular() && fi.Size() == f.Size {
+			continue
+		}
+		src, err := a.Store.Payload(e.ID, i)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(t.Write(name, src, stage.Attr{Mode: f.Mode}), src.Close())
+		if err != nil {
+			return err
+		}
+		log.G(ctx).WithField("file", t.Path(name)).Info("shim placed")
+	}
+	return nil
+}
+
+// sweepShims removes versions that no live or pending entry has and no process runs.
+func (a *Apply) sweepShims(ctx context.Context) error {
+	des, err := os.ReadDir(a.Shims)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sweep shims: %w", err)
+	}
+	current, err := a.Store.Current()
+	if err != nil {
+		return err
+	}
+	acting, err := a.Store.Acting()
+	if err != nil {
+		return err
+	}
+	keep := map[string]bool{}
+	for _, e := range stage.Live(current) {
+		keep[e.Version()] = true
+	}
+	for _, e := range acting {
+		keep[e.Version()] = true
+	}
+	running := executables()
+	t, err := stage.OpenTree(a.Shims)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	var errs error
+	for _, de := range des {
+		dir := t.Path(de.Name()) + "/"
+		used := slices.ContainsFunc(running, func(exe string) bool { return strings.HasPrefix(exe, dir) })
+		if keep[de.Name()] || used {
+			continue
+		}
+		log.G(ctx).WithField("directory", dir).Info("shim removed")
+		errs = errors.Join(errs, t.Remove(de.Name()))
+	}
+	return errs
+}
+
+// executables lists the programs of all processes of the host.
+func executables() (exes []string) {
+	links, _ := filepath.Glob("/proc/[0-9]*/exe") // the pattern is well formed
+	for _, l := range links {
+		if exe, err := os.Readlink(l); err == nil {
+			exes = append(exes, strings.TrimSuffix(exe, " (deleted)"))
+		}
+	}
+	return exes
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func ids(es []stage.Entry) (ids []string) {
+	for _, e := range es {
+		ids = append(ids, e.ID)
+	}
+	return ids
+}

@@ -1,0 +1,251 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/containerd/log"
+
+	"quiesce/plugin/internal/containerd/config"
+	"quiesce/plugin/internal/node"
+	"quiesce/plugin/stage"
+)
+
+// transact applies one batch. Its entries are live, rejected, or marked to be tried alone when it returns without error.
+func (a *Apply) transact(ctx context.Context, t Ticket, batch []stage.Entry) error {
+	batch, changes, err := a.check(ctx, batch)
+	if err != nil || len(batch) == 0 {
+		return err
+	}
+	if len(changes) == 0 {
+		return a.settle(ctx, batch, "nothing had to be changed", nil)
+	}
+	j, err := a.write(ctx, batch, changes)
+	if err != nil {
+		return a.undo(ctx, j, batch, fmt.Errorf("write changes: %w", err), false)
+	}
+	if err := a.lastLook(ctx, t, batch); err != nil {
+		return errors.Join(err, a.putBack(ctx, j), a.forgive(batch))
+	}
+	lost, err := a.restart(ctx, j, batch)
+	if err != nil {
+		return a.undo(ctx, j, batch, err, true)
+	}
+	if err := a.Store.End(); err != nil {
+		return err
+	}
+	return a.settle(ctx, batch, "", lost)
+}
+
+// check finds the changes that bring the batch about, and rejects the entries that cannot be.
+func (a *Apply) check(ctx context.Context, batch []stage.Entry) ([]stage.Entry, []stage.Change, error) {
+	changes, err := a.plan(ctx, batch)
+	if err == nil {
+		return batch, changes, nil
+	}
+	var good []stage.Entry
+	for _, e := range batch { // one of them is the reason: each in turn on top of the good ones
+		more, perr := a.plan(ctx, append(slices.Clone(good), e))
+		if perr == nil {
+			good, changes = append(good, e), more
+			continue
+		}
+		if err := a.reject(ctx, e, perr.Error()); err != nil {
+			return nil, nil, err
+		}
+	}
+	return good, changes, nil
+}
+
+// plan renders the batch on top of what is live, and has the result checked by containerd.
+func (a *Apply) plan(ctx context.Context, batch []stage.Entry) ([]stage.Change, error) {
+	current, err := a.Store.Current()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.Read(a.Config)
+	if err != nil {
+		return nil, err
+	}
+	live := stage.Live(slices.Concat(current, batch))
+	var want []config.Handler
+	for _, name := range sorted(live) {
+		if where, foreign := cfg.Foreign(name); foreign {
+			return nil, fmt.Errorf("handler %s is already configured in %s, and not by quiesce: remove it there, or choose another name", name, where)
+		}
+		want = append(want, a.handler(name, live[name]))
+	}
+	changes, err := cfg.Change(want)
+	if err != nil || len(changes) == 0 {
+		return nil, err
+	}
+	if err := config.Check(ctx, a.Binary, cfg, changes, want, gone(batch, live)); err != nil {
+		return nil, err
+	}
+	out := make([]stage.Change, len(changes))
+	for i, c := range changes {
+		out[i] = stage.Change{Path: c.Path, Old: c.Old, New: c.New, Attr: stage.Attr{Mode: c.Mode, UID: c.UID, GID: c.GID}}
+	}
+	return out, nil
+}
+
+// gone lists the handlers that a batch takes away.
+func gone(batch []stage.Entry, live map[string]stage.Entry) (names []string) {
+	for _, e := range batch {
+		for _, h := range e.Handlers {
+			if _, ok := live[h.Name]; !ok {
+				names = append(names, h.Name)
+			}
+		}
+	}
+	return names
+}
+
+// write opens the journal and then changes the host. The journal it returns is valid with an error too.
+func (a *Apply) write(ctx context.Context, batch []stage.Entry, changes []stage.Change) (*stage.Journal, error) {
+	j := &stage.Journal{Entries: ids(batch), Began: time.Now().UTC()}
+	p, err := a.Unit.Process(ctx)
+	if err != nil {
+		return j, err
+	}
+	j.Process = p.String()
+	for i := range batch {
+		e := &batch[i]
+		if err := a.place(ctx, *e); err != nil {
+			return j, err
+		}
+		e.Attempts++
+		r := stage.NewResult(*e, stage.Applying, "")
+		if err := errors.Join(a.Store.Remember(*e), a.Store.Publish(r)); err != nil {
+			return j, err
+		}
+	}
+	if err := a.Store.OpenJournal(j, changes); err != nil {
+		return j, err
+	}
+	return j, stage.Write(changes)
+}
+
+// forgive takes back the count of an attempt that was put off before anything happened.
+func (a *Apply) forgive(batch []stage.Entry) (errs error) {
+	for _, e := range batch {
+		e.Attempts--
+		errs = errors.Join(errs, a.Store.Remember(e))
+	}
+	return errs
+}
+
+// putBack restores the host's files and ends the journal.
+func (a *Apply) putBack(ctx context.Context, j *stage.Journal) error {
+	conflicts, err := a.Store.Rollback(j)
+	for _, c := range conflicts {
+		log.G(ctx).Warn(c)
+	}
+	if err != nil {
+		return fmt.Errorf("roll back: %w", err)
+	}
+	return a.Store.End()
+}
+
+// undo rolls a failed batch back: the only entry of it is rejected, several are to be tried alone.
+func (a *Apply) undo(ctx context.Context, j *stage.Journal, batch []stage.Entry, why error, restart bool) error {
+	log.G(ctx).WithError(why).WithField("entries", ids(batch)).Warn("rolling back")
+	conflicts, err := a.Store.Rollback(j)
+	for _, c := range conflicts {
+		log.G(ctx).Warn(c)
+	}
+	if err != nil {
+		return fmt.Errorf("roll back: %w", err)
+	}
+	if restart {
+		if err := a.restartAgain(ctx); err != nil {
+			why = errors.Join(why, fmt.Errorf("after the rollback: %w", err))
+			log.G(ctx).WithError(err).Error("the runtime does not come back with its old config either")
+		}
+	}
+	if err := a.blame(ctx, batch, why); err != nil {
+		return err
+	}
+	return a.Store.End()
+}
+
+func (a *Apply) blame(ctx context.Context, batch []stage.Entry, why error) error {
+	if len(batch) == 1 {
+		return a.reject(ctx, batch[0], "rolled back: "+why.Error())
+	}
+	for _, e := range batch {
+		e.Alone, e.Attempts = true, 0
+		r := stage.NewResult(e, stage.Pending, "it failed together with others and is tried alone: "+why.Error())
+		if err := errors.Join(a.Store.Remember(e), a.Store.Publish(r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastLook makes sure, with new creations fenced off, that nobody is in flight; otherwise ErrDeferred.
+func (a *Apply) lastLook(ctx context.Context, t Ticket, batch []stage.Entry) error {
+	if t.Now {
+		return nil
+	}
+	if err := a.Fence(ctx, true); err != nil {
+		log.G(ctx).WithError(err).Info("no fence: the daemon does not answer")
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.Look)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		wait, err := a.look(ctx, t, batch)
+		if err != nil || wait == "" {
+			return a.unfence(ctx, err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return a.unfence(ctx, fmt.Errorf("%w: %s", ErrDeferred, wait))
+		}
+	}
+}
+
+func (a *Apply) unfence(ctx context.Context, err error) error {
+	if err != nil {
+		_ = a.Fence(context.WithoutCancel(ctx), false) // it ends by itself soon
+	}
+	return err
+}
+
+// look says what has to be waited for, briefly, or that the restart is put off.
+func (a *Apply) look(ctx context.Context, t Ticket, batch []stage.Entry) (wait string, err error) {
+	began := time.Now()
+	pods, err := a.CRI.List(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrDeferred, err)
+	}
+	snap := node.Snapshot{Pods: pods, Listed: began}
+	for _, i := range a.Rules.Installers(snap, began) {
+		if !t.Forced && (!i.Undecided || !t.Undecided) {
+			return "", fmt.Errorf("%w: installer in flight: %s (%s)", ErrDeferred, i.Pod, i.Why)
+		}
+	}
+	users := snap.ByHandler()
+	for _, e := range batch {
+		if e.Op == stage.Remove && anyUsed(e, users) {
+			return "", fmt.Errorf("%w: pods use a handler that %s removes", ErrDeferred, e.ID)
+		}
+	}
+	for _, p := range pods {
+		if p.Creating {
+			return "create in flight: " + p.String(), nil
+		}
+		for _, c := range p.Containers {
+			if c.State == node.Created && began.Sub(c.Created) < time.Minute { // older ones never start (containerd#10437)
+				return fmt.Sprintf("create in flight: container %s of %s", c.Name, p), nil
+			}
+		}
+	}
+	return "", nil
+}

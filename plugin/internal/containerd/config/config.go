@@ -1,0 +1,157 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Names of our files.
+const (
+	ourPrefix  = "quiesce-"
+	ourSuffix  = ".toml"
+	ourPattern = ourPrefix + "*" + ourSuffix
+	ourDir     = "conf.d"
+)
+
+// Config is containerd's configuration as found on disk: the root file and everything it imports.
+type Config struct {
+	path    string // as containerd is given it; imports are relative to its directory
+	target  string // the file itself, behind symlinks
+	attr    attr
+	root    *source              // nil: there is no root file
+	sources []*source            // root and what it imports, in containerd's order
+	ours    map[string]Installed // by path, in every directory where we may have put some
+	foreign map[string]bool      // files with a name of ours that are not ours
+}
+
+// Read reads the root config at path and what it imports. A missing root is a valid empty config; a symlink at path is
+// followed and its target is what Change would rewrite.
+func Read(path string) (*Config, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("read config: %w", err)
+	}
+	c := &Config{path: path, target: path, ours: map[string]Installed{}, foreign: map[string]bool{}}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return c, c.readOurs()
+	}
+	if c.target, err = filepath.EvalSymlinks(path); err != nil {
+		return nil, fmt.Errorf("read config: follow %s: %w", path, err)
+	}
+	data, a, err := readRegular(c.target)
+	if err != nil {
+		return nil, err
+	}
+	c.attr = a
+	if c.root, err = parse(path, data); err != nil {
+		return nil, err
+	}
+	if c.sources, _, err = overlay(nil).closure(c.root); err != nil {
+		return nil, err
+	}
+	return c, c.readOurs()
+}
+
+// Path is where containerd finds the root config.
+func (c *Config) Path() string { return c.path }
+
+// readOurs collects our drop-ins from every directory that may hold some.
+func (c *Config) readOurs() error {
+	for _, dir := range append(c.importedDirs(), c.ownDir()) {
+		list, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("read drop-ins: %w", err)
+		}
+		for _, item := range list {
+			path := filepath.Join(dir, item.Name())
+			name, ok := handlerOf(path)
+			if !ok {
+				continue
+			}
+			data, _, err := readRegular(path)
+			if err != nil {
+				return err
+			}
+			if in, ok := parseDropin(path, name, data); ok {
+				c.ours[path] = in
+			} else {
+				c.foreign[path] = true
+			}
+		}
+	}
+	return nil
+}
+
+// Handlers are the handlers that are ours, sorted by name.
+func (c *Config) Handlers() ([]Installed, error) {
+	var out []Installed
+	seen := map[string]string{}
+	for _, path := range sortedKeys(c.ours) {
+		in := c.ours[path]
+		if other, twice := seen[in.Name]; twice {
+			return nil, fmt.Errorf("%s: handler %q is in %s too; remove one of the files", path, in.Name, other)
+		}
+		seen[in.Name] = path
+		out = append(out, in)
+	}
+	slices.SortFunc(out, func(a, b Installed) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// Foreign says whether somebody else has a handler of this name, and in which file.
+func (c *Config) Foreign(name string) (where string, ok bool) {
+	for _, s := range c.sources {
+		if s.ours {
+			continue
+		}
+		for _, id := range []string{pluginV3, pluginV2, pluginV1} {
+			if _, ok := s.runtimes(id)[name]; ok {
+				return s.path, true
+			}
+		}
+	}
+	if name == builtin {
+		return "containerd's built-in defaults", true
+	}
+	return "", false
+}
+
+// ownDir is where our drop-ins go when the root imports no directory.
+func (c *Config) ownDir() string { return filepath.Join(filepath.Dir(c.path), ourDir) }
+
+// importedDirs are the directories of which the root file on disk imports every *.toml, in its order.
+func (c *Config) importedDirs() []string {
+	var dirs []string
+	if c.root == nil {
+		return nil
+	}
+	for _, pattern := range c.root.imports {
+		dir, base := filepath.Split(absolute(c.path, pattern))
+		dir = filepath.Clean(dir)
+		if base == "*.toml" && !strings.ContainsAny(dir, globMeta) && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// globMeta are the characters that filepath.Glob does not take literally.
+const globMeta = `*?[\`
+
+// handlerOf is the handler that a file with a name of ours is for.
+func handlerOf(path string) (string, bool) {
+	name, ok := strings.CutPrefix(filepath.Base(path), ourPrefix)
+	if !ok {
+		return "", false
+	}
+	name, ok = strings.CutSuffix(name, ourSuffix)
+	if !ok || !nameForm.MatchString(name) {
+		return "", false
+	}
+	return name, true
+}

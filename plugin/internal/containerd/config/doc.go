@@ -1,0 +1,47 @@
+// Package config knows containerd's configuration files: it reads what is on disk, renders one drop-in per runtime
+// handler of quiesce, splices the import of the drop-ins into the root file, and checks the result before anybody
+// restarts containerd for it.
+//
+// # Contract
+//
+// Nothing here writes to the host: Read looks, Config.Change returns the files that have to change, Check works in a
+// temporary directory. The caller writes the changes atomically and in their order, with which containerd may be started
+// at any point between; directories that do not exist are made 0755, root:root. Its temporary files must not end in
+// .toml: they would be imported. A Config is a snapshot: when a file changes after Read, the caller sees it by comparing
+// Change.Old with the disk.
+//
+// Change is a function of the files and of the wanted handlers. Asked twice it answers with nothing the second time, and
+// wanting no handler at all gives every byte of the root file back as it was. A root file is never re-marshalled: we
+// insert one line, or one array element, and take exactly that out again.
+//
+// # Where a handler goes
+//
+// A handler is one file DIR/quiesce-HANDLER.toml. DIR is a directory of which the root file on disk already imports
+// *.toml (the one that has drop-ins of ours, else conf.d beside the root file, else the first that exists). If there is
+// none, DIR is conf.d beside the root file, and we import its quiesce-*.toml and nothing else: a wider glob would bring
+// to life whatever lies in the directory unused, and nobody but us can come to rely on ours. The built-in default of
+// containerd's imports is no help: it is printed by `config dump` and never loaded (LoadConfig in containerd
+// cmd/containerd/server/config/config.go follows the imports of files only). Always a glob: an import of a missing file
+// by name keeps containerd from starting.
+//
+// The drop-in has no version key (a version of its own above the root's makes containerd 2.3 refuse to start, and makes
+// 2.0 to 2.2 lose the root's settings) and uses the plugin id where the root's runtimes are:
+//
+//	root                                       drop-in
+//	version 3 or 4                             io.containerd.cri.v1.runtime
+//	version 2                                  io.containerd.grpc.v1.cri
+//	version 2 with tables of cri.v1.runtime    io.containerd.cri.v1.runtime
+//	no version                                 as version 2, and the drop-in says version = 2
+//	no file                                    io.containerd.cri.v1.runtime; the root is made, with version = 3
+//	version 1, a version above 4, a template   refused
+//
+// Only containerd 2.0 and later merges plugin tables key by key; see Supported.
+//
+// # What Check proves
+//
+// That containerd's own loader takes the files, that every import by name exists, that every wanted handler arrives with
+// its type, options and settings, that none of the removed ones is left, that the default runtime exists, that CRI is
+// not disabled under a new handler, and that nothing else in the whole tree is different: in the loader's view and,
+// given the node's containerd, in that one's (`config dump`). Not proved: that a shim exists, or that CRI accepts the
+// meaning of a setting.
+package config

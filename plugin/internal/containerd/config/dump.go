@@ -1,0 +1,53 @@
+package config
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// errorLines of containerd's output go into an error.
+const errorLines = 5
+
+// dumper asks a containerd binary what it makes of a config.
+type dumper struct {
+	binary string
+	dir    string // working directory, HOME and TMPDIR of the child
+}
+
+// tree runs `containerd config dump`. This is the project's only child process: which tables a config has after all
+// migrations only the node's own containerd knows, they are in its plugins and differ from release to release. The dump
+// loads the files and prints; it opens neither the daemon's root or state directory nor its socket.
+func (d dumper) tree(ctx context.Context, path string) (map[string]any, error) {
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, d.binary, "--config", path, "config", "dump") //nolint:gosec // the operator's own containerd
+	cmd.Dir = d.dir
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + d.dir, "TMPDIR=" + d.dir, "LC_ALL=C"}
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, fmt.Errorf("run %s config dump: %w%s", d.binary, err, lastLines(errs.String()))
+	}
+	tree, err := decode("output of "+d.binary+" config dump", out.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := tree["version"]; !ok {
+		return nil, fmt.Errorf("run %s config dump: the output has no version%s", d.binary, lastLines(errs.String()))
+	}
+	return tree, nil
+}
+
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if lines[0] == "" {
+		return ""
+	}
+	return ": " + strings.Join(lines[max(0, len(lines)-errorLines):], "; ")
+}

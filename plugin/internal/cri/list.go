@@ -1,0 +1,190 @@
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	sandboxapi "github.com/containerd/containerd/api/services/sandbox/v1"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"quiesce/plugin/internal/node"
+)
+
+const (
+	podName      = "io.kubernetes.pod.name"
+	podNamespace = "io.kubernetes.pod.namespace"
+)
+
+// leaked is the age from which a sandbox that containerd knows and CRI does not is taken for one that a failed
+// RunPodSandbox left behind (containerd#13609), not for one being made. The kubelet gives up after 4 minutes.
+const leaked = 5 * time.Minute
+
+// List gives all pods with their containers, those that are being made included.
+func (c *Client) List(ctx context.Context) ([]*node.Pod, error) {
+	sandboxes, err := c.rt.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	creating, err := c.stored(ctx) // after CRI's list, so that a pod is in one of them however fast it is made
+	if err != nil {
+		return nil, err
+	}
+	containers, err := c.rt.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	byID := map[string]*node.Pod{}
+	var pods []*node.Pod
+	for _, s := range sandboxes.GetItems() {
+		p := pod(s)
+		byID[p.ID] = p
+		pods = append(pods, p)
+	}
+	for _, p := range creating {
+		if byID[p.ID] == nil {
+			byID[p.ID] = p
+			pods = append(pods, p)
+		}
+	}
+	c.known.keep(containers.GetContainers())
+	for _, ct := range containers.GetContainers() {
+		p := byID[ct.GetPodSandboxId()]
+		if p == nil {
+			continue // its pod began after the sandboxes were listed
+		}
+		nc, err := c.container(ctx, ct)
+		if err != nil {
+			return nil, err
+		}
+		p.Containers = append(p.Containers, nc)
+	}
+	return pods, nil
+}
+
+func pod(s *runtimeapi.PodSandbox) *node.Pod {
+	return &node.Pod{
+		ID: s.GetId(), Namespace: s.GetMetadata().GetNamespace(), Name: s.GetMetadata().GetName(), UID: s.GetMetadata().GetUid(),
+		Handler: s.GetRuntimeHandler(), Labels: s.GetLabels(), Created: time.Unix(0, s.GetCreatedAt()),
+		Ready: s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
+	}
+}
+
+// stored lists the sandboxes in containerd's own metadata: it has them before the network is set up, CRI only
+// after the pause container runs (containerd internal/cri/server/sandbox_run.go).
+func (c *Client) stored(ctx context.Context) ([]*node.Pod, error) {
+	ctx = metadata.AppendToOutgoingContext(ctx, "containerd-namespace", "k8s.io")
+	r, err := sandboxapi.NewStoreClient(c.conn).List(ctx, &sandboxapi.StoreListRequest{})
+	if status.Code(err) == codes.Unimplemented {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list containerd's sandboxes: %w", err)
+	}
+	var pods []*node.Pod
+	for _, s := range r.GetList() {
+		created := s.GetCreatedAt().AsTime()
+		if time.Since(created) > leaked {
+			continue
+		}
+		var ext struct {
+			Metadata struct {
+				RuntimeHandler string
+				Config         *runtimeapi.PodSandboxConfig
+			}
+		}
+		_ = json.Unmarshal(s.GetExtensions()["metadata"].GetValue(), &ext) // of another form: a nameless pod, which still counts as being made
+		cfg := ext.Metadata.Config
+		pods = append(pods, &node.Pod{
+			ID: s.GetSandboxID(), Namespace: cfg.GetMetadata().GetNamespace(), Name: cfg.GetMetadata().GetName(), UID: cfg.GetMetadata().GetUid(),
+			Handler: ext.Metadata.RuntimeHandler, Labels: cfg.GetLabels(), Created: created, Ready: true, Creating: true,
+		})
+	}
+	return pods, nil
+}
+
+// container adds the mounts, which the list lacks; they never change, so each container is asked for once.
+func (c *Client) container(ctx context.Context, ct *runtimeapi.Container) (node.Container, error) {
+	nc := node.Container{
+		ID: ct.GetId(), Name: ct.GetMetadata().GetName(), State: states[ct.GetState()], Created: time.Unix(0, ct.GetCreatedAt()),
+		Images: []string{ct.GetImage().GetImage(), ct.GetImage().GetUserSpecifiedImage(), ct.GetImageRef()},
+	}
+	d, ok := c.known.get(nc.ID)
+	if !ok || (nc.State == node.Exited && d.finished.IsZero()) {
+		st, err := c.rt.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: nc.ID})
+		if status.Code(err) == codes.NotFound {
+			nc.State = node.Exited
+			return nc, nil // removed meanwhile
+		}
+		if err != nil {
+			return nc, fmt.Errorf("ask status of container %s: %w", nc.Name, err)
+		}
+		d = details(st.GetStatus())
+		c.known.put(nc.ID, d)
+	}
+	nc.Mounts, nc.Finished = d.mounts, d.finished
+	nc.Images = append(nc.Images, d.image)
+	return nc, nil
+}
+
+var states = map[runtimeapi.ContainerState]node.ContainerState{
+	runtimeapi.ContainerState_CONTAINER_CREATED: node.Created,
+	runtimeapi.ContainerState_CONTAINER_RUNNING: node.Running,
+	runtimeapi.ContainerState_CONTAINER_EXITED:  node.Exited,
+	runtimeapi.ContainerState_CONTAINER_UNKNOWN: node.Unknown,
+}
+
+type containerDetails struct {
+	mounts   []node.Mount
+	image    string
+	finished time.Time
+}
+
+func details(st *runtimeapi.ContainerStatus) containerDetails {
+	d := containerDetails{image: st.GetImage().GetImage()}
+	for _, m := range st.GetMounts() {
+		d.mounts = append(d.mounts, node.Mount{Host: m.GetHostPath(), Writable: !m.GetReadonly()})
+	}
+	if st.GetFinishedAt() > 0 {
+		d.finished = time.Unix(0, st.GetFinishedAt())
+	}
+	return d
+}
+
+type containerCache struct {
+	mu sync.Mutex
+	m  map[string]containerDetails
+}
+
+func newContainerCache() *containerCache { return &containerCache{m: map[string]containerDetails{}} }
+
+func (k *containerCache) get(id string) (containerDetails, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d, ok := k.m[id]
+	return d, ok
+}
+
+func (k *containerCache) put(id string, d containerDetails) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.m[id] = d
+}
+
+// keep forgets containers that are no longer listed.
+func (k *containerCache) keep(list []*runtimeapi.Container) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	next := make(map[string]containerDetails, len(list))
+	for _, ct := range list {
+		if d, ok := k.m[ct.GetId()]; ok {
+			next[ct.GetId()] = d
+		}
+	}
+	k.m = next
+}

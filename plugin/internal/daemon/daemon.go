@@ -1,0 +1,165 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/containerd/log"
+
+	"quiesce/plugin/internal/apply"
+	"quiesce/plugin/internal/control"
+	"quiesce/plugin/internal/cri"
+	"quiesce/plugin/internal/gate"
+	"quiesce/plugin/internal/node"
+	"quiesce/plugin/internal/nri"
+	"quiesce/plugin/stage"
+)
+
+// CRI is what the daemon asks the runtime.
+type CRI interface {
+	List(ctx context.Context) ([]*node.Pod, error)
+	Runtime(ctx context.Context) (cri.Runtime, error)
+	Reconnect()
+}
+
+// Daemon holds what the loop needs.
+type Daemon struct {
+	Version string
+	Unit    string // the runtime's
+	Store   *stage.Store
+	State   *node.State
+	CRI     CRI
+	NRI     func() nri.Status
+	Fences  *Fence
+	Rules   node.Rules
+	Policy  gate.Policy
+	Start   func(ctx context.Context, t apply.Ticket) error // runs apply's unit to its end
+
+	mu       sync.Mutex
+	status   control.Status
+	decision gate.Decision
+}
+
+const (
+	listTimeout = 5 * time.Second
+	idleList    = 30 * time.Second // between lists while nothing is pending
+	tick        = time.Second      // between looks at the inbox, and between lists while something is pending
+	nriGrace    = 30 * time.Second // how long a lost NRI connection is waited for before lists alone decide
+	calm        = 100 * time.Millisecond
+	retry       = 5 * time.Second // after apply's unit could not be run
+)
+
+// Run decides until ctx ends.
+func (d *Daemon) Run(ctx context.Context) error {
+	g := gate.New(d.Policy, time.Now())
+	applied := make(chan error, 1)
+	running := false
+	var notBefore time.Time
+	for {
+		in, err := d.look(ctx, running)
+		if err != nil {
+			return err
+		}
+		if time.Now().Before(notBefore) && in.Hold == "" {
+			in.Running = true // apply's unit does not start: no hurry
+		}
+		dec := g.Decide(in)
+		d.show(ctx, in, dec)
+		if dec.Open && !in.Running {
+			running = true
+			t := apply.Ticket{Ready: dec.Ready, Undecided: dec.Tired, Forced: dec.Forced, Issued: time.Now().UTC()}
+			log.G(ctx).WithField("entries", t.Ready).Info("the gate opens")
+			go func() { applied <- d.Start(ctx, t) }()
+		}
+		select {
+		case <-ctx.Done():
+			if running {
+				<-applied
+			}
+			return nil
+		case err := <-applied:
+			running = false
+			if err != nil {
+				log.G(ctx).WithError(err).Error("apply was not run")
+				notBefore = time.Now().Add(retry)
+			}
+		case <-d.State.Wake():
+			d.pause(ctx, calm)
+		case <-time.After(until(dec)):
+		}
+	}
+}
+
+// until is when to look again at the latest.
+func until(dec gate.Decision) time.Duration {
+	if dec.Check > 0 {
+		return min(dec.Check, tick)
+	}
+	return tick
+}
+
+// pause lets a burst of events pass.
+func (d *Daemon) pause(ctx context.Context, t time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(t):
+	}
+}
+
+// look gathers what the gate needs; it lists pods when that matters or the last list is old.
+func (d *Daemon) look(ctx context.Context, running bool) (gate.Input, error) {
+	pending, err := d.Store.Pending()
+	if err != nil {
+		return gate.Input{}, fmt.Errorf("read stage: %w", err)
+	}
+	journal, err := d.Store.Journal()
+	if err != nil {
+		log.G(ctx).WithError(err).Error("the journal cannot be read")
+	}
+	in := gate.Input{Pending: pending, Unfinished: journal != nil || err != nil, Running: running || d.Store.Locked(), Answers: true}
+	if in.Running {
+		in.Unfinished = false
+	}
+	snap := d.State.Snapshot()
+	work := len(pending) > 0 || in.Unfinished
+	if !in.Running && (work || time.Since(snap.Listed) > idleList) {
+		if err := d.list(ctx); err != nil {
+			in.Synced, in.Answers = err.Error(), false
+		}
+		snap = d.State.Snapshot()
+	}
+	if s := d.NRI(); in.Synced == "" && !s.Connected && time.Since(s.Since) < nriGrace {
+		in.Synced = "NRI is not connected"
+	}
+	in.Now = time.Now()
+	in.Installers, in.Users = d.Rules.Installers(snap, in.Now), snap.ByHandler()
+	if h := d.Store.Hold(); h.Who != "" {
+		in.Hold = h.Who
+	}
+	return in, nil
+}
+
+func (d *Daemon) list(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	began := time.Now()
+	d.CRI.Reconnect()
+	rt, err := d.CRI.Runtime(ctx)
+	if err == nil {
+		var pods []*node.Pod
+		if pods, err = d.CRI.List(ctx); err == nil {
+			d.State.Replace(pods, began)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.status.Runtime = control.Runtime{Name: rt.Name, Version: rt.Version, Unit: d.Unit, Listed: began}
+	d.known(rt.Handlers)
+	if err != nil {
+		d.status.Runtime.Error = err.Error()
+		d.status.Runtime.Listed = d.State.Snapshot().Listed
+	}
+	return err
+}

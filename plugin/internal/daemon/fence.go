@@ -1,0 +1,35 @@
+package daemon
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"quiesce/plugin/internal/node"
+)
+
+// fenceTime is how long a fence stays up if nobody takes it down: apply's last look and one restart.
+const fenceTime = 20 * time.Second
+
+// Fence refuses new containers while apply takes its last look, so that none is half made when the runtime goes down.
+// The kubelet tries again.
+type Fence struct{ until atomic.Int64 }
+
+var errFence = errors.New("quiesce is about to restart containerd: try again in a moment")
+
+// Set puts the fence up for fenceTime, or takes it down.
+func (f *Fence) Set(up bool) {
+	if up {
+		f.until.Store(time.Now().Add(fenceTime).UnixNano())
+	} else {
+		f.until.Store(0)
+	}
+}
+
+// Refuse is called in NRI's CreateContainer.
+func (f *Fence) Refuse(*node.Pod) error {
+	if time.Now().UnixNano() < f.until.Load() {
+		return errFence
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+package gate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"quiesce/plugin/internal/node"
+	"quiesce/plugin/stage"
+)
+
+// Phase of the gate.
+type Phase string
+
+// The phases.
+const (
+	Idle       Phase = "idle"       // nothing is pending
+	Collecting Phase = "collecting" // entries are pending, blockers or the quiet period keep the gate closed
+	Applying   Phase = "applying"   // apply has it
+	Held       Phase = "held"       // an operator or a drain vetoes
+)
+
+// Reasons of blockers.
+const (
+	NotSynchronized    = "not synchronized"
+	InstallersInFlight = "installers in flight"
+	Draining           = "draining"
+	HeldBy             = "held"
+	PodsUseHandler     = "pods use the handler"
+	QuietPeriod        = "quiet period"
+)
+
+// Blocker is one reason why entries are not applied now.
+type Blocker struct {
+	Reason string    `json:"reason"`
+	Who    []string  `json:"who,omitempty"`
+	Entry  string    `json:"entry,omitempty"` // the only entry it keeps back; empty: all
+	Stuck  bool      `json:"stuck,omitempty"` // an installer takes longer than installerTimeout
+	Since  time.Time `json:"since"`
+}
+
+// String is for results and logs.
+func (b Blocker) String() string {
+	s := b.Reason
+	if len(b.Who) > 0 {
+		s += ": " + strings.Join(b.Who, ", ")
+	}
+	if b.Stuck {
+		s += " (stuck)"
+	}
+	return s
+}
+
+// Policy is what the operator sets.
+type Policy struct {
+	Quiet     time.Duration // how long nothing may object before the gate opens
+	MaxDefer  time.Duration // after this long installers in flight no longer keep it closed; 0: never
+	Undecided time.Duration // how long pods that only might be installers keep it closed, together
+}
+
+// Input is what is known at a moment.
+type Input struct {
+	Now        time.Time
+	Pending    []stage.Entry // in the order in which they count
+	Unfinished bool          // a journal is there and no apply runs: something is to be verified or rolled back
+	Answers    bool          // the runtime answers
+	Synced     string        // why pods are not known well enough; empty: they are
+	Installers []node.Installer
+	Users      map[string][]*node.Pod // by handler
+	Hold       string                 // who holds, and why
+	Draining   bool
+	Running    bool // apply runs
+}
+
+// Decision is what to do.
+type Decision struct {
+	Phase    Phase
+	Since    time.Time // of the phase
+	Blockers []Blocker
+	Open     bool          // start apply now
+	Ready    []string      // with Open: the entries it may apply
+	Forced   bool          // maxDefer has passed: installers in flight no longer count
+	Tired    bool          // undecided pods were waited for long enough
+	Check    time.Duration // when to decide again at the latest; 0: on the next event
+}
+
+// Gate remembers since when things are as they are.
+type Gate struct {
+	policy Policy
+
+	phase     Phase
+	changed   time.Time
+	since     map[string]time.Time // of each blocker
+	quiet     time.Time            // since when nothing objects; zero: something does
+	pending   time.Time            // since when something is pending
+	undecided time.Time            // since when only undecided pods object
+}
+
+// New makes a gate that has just begun to look.
+func New(p Policy, now time.Time) *Gate {
+	return &Gate{policy: p, phase: Idle, changed: now, since: map[string]time.Time{}}
+}
+
+// Decide may be called as often as one likes; only one goroutine may use a gate.
+func (g *Gate) Decide(in Input) Decision {
+	if len(in.Pending) == 0 && !in.Unfinished {
+		g.pending = time.Time{}
+	} else if g.pending.IsZero() {
+		g.pending = in.Now
+	}
+	all, single := g.blockers(in)
+	d := Decision{Blockers: g.date(append(slices.Clone(all), single...), in.Now)}
+	d.Ready, d.Forced, d.Tired = ready(in.Pending, single), g.forced(in.Now), g.tired(in.Now)
+	work := len(d.Ready) > 0 || in.Unfinished
+	switch {
+	case in.Running:
+		g.quiet = time.Time{}
+		d.Phase = Applying
+	case in.Hold != "":
+		g.quiet = time.Time{}
+		d.Phase = Held
+	case in.Unfinished && !in.Answers:
+		d.Phase, d.Open = Collecting, true // a rollback cannot make it worse
+	case !work:
+		g.quiet = time.Time{}
+		d.Phase = Idle
+		if len(in.Pending) > 0 {
+			d.Phase, d.Check = Collecting, time.Second
+		}
+	default:
+		d.Phase = Collecting
+		g.collect(in, len(all) == 0, &d)
+	}
+	if d.Phase != g.phase {
+		g.phase, g.changed = d.Phase, in.Now
+	}
+	d.Since = g.changed
+	return d
+}
+
+// collect opens the gate once nothing has objected for the quiet period. Installers that come or go begin it anew.
+func (g *Gate) collect(in Input, clear bool, d *Decision) {
+	if !clear {
+		g.quiet = time.Time{}
+		d.Check = time.Second
+		return
+	}
+	if g.quiet.IsZero() {
+		g.quiet = in.Now
+	}
+	left := g.policy.Quiet - in.Now.Sub(g.quiet)
+	if left <= 0 {
+		d.Open, g.quiet = true, time.Time{}
+		return
+	}
+	d.Check = min(left, time.Second)
+	d.Blockers = append(d.Blockers, Blocker{Reason: QuietPeriod, Since: g.quiet})
+}
+
+// blockers lists what keeps everything back, and what keeps back one entry.
+func (g *Gate) blockers(in Input) (all, single []Blocker) {
+	if in.Hold != "" {
+		all = append(all, Blocker{Reason: HeldBy, Who: []string{in.Hold}})
+	}
+	if in.Synced != "" {
+		all = append(all, Blocker{Reason: NotSynchronized, Who: []string{in.Synced}})
+	}
+	if in.Draining {
+		all = append(all, Blocker{Reason: Draining})
+	}
+	if b, ok := g.installers(in); ok {
+		all = append(all, b)
+	}
+	last := stage.Last(in.Pending)
+	for _, e := range in.Pending {
+		if who := users(e, last, in.Users); len(who) > 0 {
+			single = append(single, Blocker{Reason: PodsUseHandler, Who: who, Entry: e.ID})
+		}
+	}
+	return all, single
+}
+
+// users lists the pods that a removal would orphan. Handlers that a later entry names are not its business any more.
+func users(e stage.Entry, last map[string]stage.Entry, by map[string][]*node.Pod) (who []string) {
+	if e.Op != stage.Remove {
+		return nil
+	}
+	for _, h := range e.Handlers {
+		if last[h.Name].ID != e.ID {
+			continue
+		}
+		for _, p := range by[h.Name] {
+			who = append(who, fmt.Sprintf("%s (%s)", p, h.Name))
+		}
+	}
+	return who
+}
+
+// installers objects as long as one is in flight. Pods that only might be one object for a bounded time together, so
+// that no tenant holds the gate by starting Jobs.
+func (g *Gate) installers(in Input) (Blocker, bool) {
+	b := Blocker{Reason: InstallersInFlight}
+	decided := false
+	for _, i := range in.Installers {
+		b.Who = append(b.Who, fmt.Sprintf("%s (%s)", i.Pod, i.Why))
+		b.Stuck = b.Stuck || i.Stuck
+		decided = decided || !i.Undecided
+	}
+	switch {
+	case decided || g.pending.IsZero():
+		g.undecided = time.Time{}
+	case len(b.Who) > 0 && g.undecided.IsZero():
+		g.undecided = in.Now
+	}
+	switch {
+	case len(b.Who) == 0:
+		return b, false
+	case g.forced(in.Now), !decided && g.tired(in.Now):
+		return b, false
+	}
+	return b, true
+}
+
+func (g *Gate) forced(now time.Time) bool {
+	return g.policy.MaxDefer > 0 && !g.pending.IsZero() && now.Sub(g.pending) > g.policy.MaxDefer
+}
+
+func (g *Gate) tired(now time.Time) bool {
+	return !g.undecided.IsZero() && now.Sub(g.undecided) > g.policy.Undecided
+}
+
+// date gives each blocker the time since when it objects.
+func (g *Gate) date(bs []Blocker, now time.Time) []Blocker {
+	next := map[string]time.Time{}
+	for i := range bs {
+		key := bs[i].Reason + "/" + bs[i].Entry
+		at, ok := g.since[key]
+		if !ok {
+			at = now
+		}
+		next[key], bs[i].Since = at, at
+	}
+	g.since = next
+	return bs
+}
+
+// ready lists the entries that nothing keeps back.
+func ready(pending []stage.Entry, single []Blocker) []string {
+	var ids []string
+	for _, e := range pending {
+		if !slices.ContainsFunc(single, func(b Blocker) bool { return b.Entry == e.ID }) {
+			ids = append(ids, e.ID)
+		}
+	}
+	return ids
+}

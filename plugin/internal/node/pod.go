@@ -1,0 +1,84 @@
+package node
+
+import (
+	"slices"
+	"time"
+)
+
+// Pod is one sandbox.
+type Pod struct {
+	ID        string
+	Namespace string
+	Name      string
+	UID       string
+	Handler   string // CRI runtime handler; empty is containerd's default
+	Labels    map[string]string
+	Ready     bool // not stopped
+	Creating  bool // known to containerd, not to CRI yet
+	Created   time.Time
+
+	Containers []Container
+}
+
+// String names the pod as kubectl does.
+func (p *Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// Container is one container of a pod.
+type Container struct {
+	ID       string
+	Name     string
+	Images   []string // every name its image is known by
+	State    ContainerState
+	Mounts   []Mount
+	Created  time.Time
+	Finished time.Time // zero while it runs, and where the runtime does not say
+}
+
+// ContainerState is the state of a container as CRI has it.
+type ContainerState int
+
+// The states.
+const (
+	Created ContainerState = iota
+	Running
+	Exited
+	Unknown
+)
+
+// Active tells whether the container has a process or is about to have one.
+func (c *Container) Active() bool { return c.State == Created || c.State == Running }
+
+// Mount is a directory or file of the host in a container.
+type Mount struct {
+	Host     string
+	Writable bool
+}
+
+// Job is the name of the pod's Job; ok says that it has one.
+func (p *Pod) Job() (name string, ok bool) {
+	for _, key := range []string{"batch.kubernetes.io/job-name", "job-name"} {
+		if name := p.Labels[key]; name != "" {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// lastChange is when something of the pod began or ended last.
+func (p *Pod) lastChange() time.Time {
+	last := p.Created
+	for _, c := range p.Containers {
+		for _, t := range []time.Time{c.Created, c.Finished} {
+			if t.After(last) {
+				last = t
+			}
+		}
+	}
+	return last
+}
+
+func (p *Pod) clone() *Pod {
+	c := *p
+	c.Containers = slices.Clone(p.Containers)
+	return &c
+}

@@ -1,0 +1,128 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/containerd/log"
+	"github.com/containerd/nri/pkg/stub"
+)
+
+// Name and Index are how the plugin registers: 10-quiesce.
+const (
+	Name  = "quiesce"
+	Index = "10"
+)
+
+// registration is how long a stub may take to register and be configured; the stub's own limit is 5 s, and not kept
+// when the runtime hangs in between (containerd/nri#298).
+const registration = 15 * time.Second
+
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 5 * time.Second
+)
+
+// Status is the state of the connection.
+type Status struct {
+	Connected bool      `json:"connected"` // registered, and Synchronize was received
+	Runtime   string    `json:"runtime,omitempty"`
+	Since     time.Time `json:"since"` // of the present state
+	LastError string    `json:"last_error,omitempty"`
+}
+
+// Session keeps the plugin registered.
+type Session struct {
+	socket string
+	sink   Sink
+	fence  Fence
+
+	mu     sync.Mutex
+	status Status
+}
+
+// NewSession prepares a session on the runtime's NRI socket.
+func NewSession(socket string, sink Sink, fence Fence) *Session {
+	return &Session{socket: socket, sink: sink, fence: fence, status: Status{Since: time.Now()}}
+}
+
+// Status may be called at any time.
+func (s *Session) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+func (s *Session) set(connected bool, runtime string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if connected != s.status.Connected {
+		s.status.Since = time.Now()
+	}
+	s.status.Connected, s.status.Runtime, s.status.LastError = connected, runtime, ""
+	if err != nil {
+		s.status.LastError = err.Error()
+	}
+}
+
+// ErrHung says that a registration did not come back. Its stub holds locks for good, so the process has to end
+// and be started anew by its supervisor.
+var ErrHung = errors.New("the NRI registration hangs")
+
+// Run registers, and registers anew after each end of the connection, until ctx ends.
+func (s *Session) Run(ctx context.Context) error {
+	retry := firstRetry
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := s.once(ctx)
+		if errors.Is(err, ErrHung) {
+			return err
+		}
+		if s.Status().Connected || time.Since(began) > time.Minute {
+			retry = firstRetry
+			log.G(ctx).Info("NRI connection closed")
+		}
+		s.set(false, "", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry):
+		}
+		retry = min(retry*2, lastRetry)
+	}
+	return nil
+}
+
+// once holds one connection until it ends.
+func (s *Session) once(ctx context.Context) error {
+	closed := make(chan struct{})
+	var once sync.Once
+	p := &Plugin{sink: s.sink, fence: s.fence, synced: func(runtime, version string) {
+		s.set(true, runtime+" "+version, nil)
+		log.G(ctx).WithField("runtime", runtime).WithField("version", version).Info("NRI synchronized")
+	}}
+	st, err := stub.New(p, stub.WithPluginName(Name), stub.WithPluginIdx(Index), stub.WithSocketPath(s.socket),
+		stub.WithLogger(logger{log.G(ctx)}), stub.WithOnClose(func() { once.Do(func() { close(closed) }) }))
+	if err != nil {
+		return fmt.Errorf("make NRI stub: %w", err)
+	}
+	started := make(chan error, 1)
+	go func() { started <- st.Start(ctx) }()
+	select {
+	case err = <-started:
+	case <-time.After(registration):
+		return ErrHung
+	}
+	if err != nil {
+		return fmt.Errorf("register with NRI: %w", err)
+	}
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		st.Stop()
+		return nil
+	}
+}

@@ -1,0 +1,245 @@
+package stage
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"syscall"
+)
+
+// Tree is a directory of the host and everything below it: the only way quiesce writes host files.
+// No name leads out of it. A file is at every moment, and after a power cut, wholly old or wholly new.
+type Tree struct {
+	root *os.Root
+	path string
+}
+
+// OpenTree opens the existing directory dir.
+func OpenTree(dir string) (*Tree, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open directory: %w", err)
+	}
+	return &Tree{root: root, path: dir}, nil
+}
+
+// Close releases the directory.
+func (t *Tree) Close() error { return t.root.Close() }
+
+// Path is the name of a file of the tree as the host sees it.
+func (t *Tree) Path(name string) string { return path.Join(t.path, name) }
+
+// Attr is what a written file gets. A zero Mode keeps those of the file that is replaced.
+type Attr struct {
+	Mode     fs.FileMode
+	UID, GID int
+}
+
+// AttrOf reads the attributes of an existing file.
+func AttrOf(fi fs.FileInfo) Attr {
+	a := Attr{Mode: fi.Mode().Perm()}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		a.UID, a.GID = int(st.Uid), int(st.Gid)
+	}
+	return a
+}
+
+// Write replaces name by what r gives. The old file's SELinux label is kept.
+func (t *Tree) Write(name string, r io.Reader, attr Attr) (err error) {
+	tmp := path.Join(path.Dir(name), ".quiesce-"+rand.Text())
+	f, err := t.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, ignoreNotExist(t.root.Remove(tmp)))
+		}
+	}()
+	err = fill(f, r, attr, t.label(name))
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", t.Path(name), err)
+	}
+	return t.Rename(tmp, name)
+}
+
+// WriteBytes is Write for small contents.
+func (t *Tree) WriteBytes(name string, b []byte, attr Attr) error {
+	return t.Write(name, bytes.NewReader(b), attr)
+}
+
+func fill(f *os.File, r io.Reader, attr Attr, label []byte) error {
+	if _, err := io.Copy(f, r); err != nil {
+		return err
+	}
+	if err := f.Chown(attr.UID, attr.GID); err != nil {
+		return err
+	}
+	if err := f.Chmod(attr.Mode); err != nil {
+		return err
+	}
+	if len(label) > 0 {
+		if err := syscall.Setxattr(fdPath(f), selinux, label, 0); err != nil {
+			return fmt.Errorf("set SELinux label: %w", err)
+		}
+	}
+	return f.Sync()
+}
+
+const selinux = "security.selinux"
+
+func fdPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
+
+// label is the SELinux label of an existing file, or none.
+func (t *Tree) label(name string) []byte {
+	f, err := t.root.Open(name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	buf := make([]byte, 256)
+	n, err := syscall.Getxattr(fdPath(f), selinux, buf)
+	if err != nil {
+		return nil
+	}
+	return buf[:n]
+}
+
+// Rename moves a file or directory and syncs both parents.
+func (t *Tree) Rename(from, to string) error {
+	if err := t.root.Rename(from, to); err != nil {
+		return fmt.Errorf("rename to %s: %w", t.Path(to), err)
+	}
+	if path.Dir(from) != path.Dir(to) {
+		if err := t.Sync(path.Dir(from)); err != nil {
+			return err
+		}
+	}
+	return t.Sync(path.Dir(to))
+}
+
+// Sync makes the entries of a directory durable.
+func (t *Tree) Sync(dir string) error {
+	d, err := t.root.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", t.Path(dir), err)
+	}
+	return nil
+}
+
+// Mkdir makes a directory and its parents; those that exist stay as they are.
+func (t *Tree) Mkdir(name string, mode fs.FileMode) error {
+	if name == "." || name == "" {
+		return nil
+	}
+	if err := t.Mkdir(path.Dir(name), mode); err != nil {
+		return err
+	}
+	switch err := t.root.Mkdir(name, mode); {
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("make directory: %w", err)
+	}
+	if err := t.root.Chmod(name, mode); err != nil { // whatever the umask is
+		return fmt.Errorf("make directory: %w", err)
+	}
+	return t.Sync(path.Dir(name))
+}
+
+// Remove removes name with all below it; one that is not there is no error.
+func (t *Tree) Remove(name string) error {
+	if err := ignoreNotExist(t.root.RemoveAll(name)); err != nil {
+		return fmt.Errorf("remove %s: %w", t.Path(name), err)
+	}
+	if err := t.Sync(path.Dir(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Symlink makes name a symbolic link to target, replacing a file or link there in one step.
+func (t *Tree) Symlink(target, name string) error {
+	tmp := path.Join(path.Dir(name), ".quiesce-"+rand.Text())
+	if err := t.root.Symlink(target, tmp); err != nil {
+		return fmt.Errorf("make link: %w", err)
+	}
+	return t.Rename(tmp, name)
+}
+
+// Read reads a regular file of at most limit bytes; it never blocks on a FIFO and follows no link.
+func (t *Tree) Read(name string, limit int64) ([]byte, error) {
+	f, fi, err := t.openRegular(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if fi.Size() > limit {
+		return nil, fmt.Errorf("read %s: %d bytes, more than the %d allowed", t.Path(name), fi.Size(), limit)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, limit))
+	if err != nil {
+		return nil, fmt.Errorf("read file: %w", err)
+	}
+	return b, nil
+}
+
+// openRegular opens a file that is regular and has one name.
+func (t *Tree) openRegular(name string) (*os.File, fs.FileInfo, error) {
+	before, err := t.root.Lstat(name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read file: %w", err)
+	}
+	if !before.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("read %s: %s, not a regular file", t.Path(name), kind(before.Mode()))
+	}
+	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read file: %w", err)
+	}
+	fi, err := f.Stat()
+	if err == nil && (!os.SameFile(before, fi) || !fi.Mode().IsRegular()) {
+		err = fmt.Errorf("read %s: replaced while it was read", t.Path(name))
+	}
+	if st, ok := fi.Sys().(*syscall.Stat_t); err == nil && ok && st.Nlink != 1 {
+		err = fmt.Errorf("read %s: has %d hard links, not one", t.Path(name), st.Nlink)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, fi, nil
+}
+
+func kind(m fs.FileMode) string {
+	switch m.Type() {
+	case fs.ModeSymlink:
+		return "a symbolic link"
+	case fs.ModeDir:
+		return "a directory"
+	case fs.ModeNamedPipe:
+		return "a FIFO"
+	case fs.ModeSocket:
+		return "a socket"
+	default:
+		return "a device"
+	}
+}
+
+func ignoreNotExist(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

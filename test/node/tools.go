@@ -1,0 +1,136 @@
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// tool is a set of programs built from a tools module of this repository.
+type tool struct {
+	name, version string
+	module        string   // directory below test/tools
+	packages      []string // main packages
+	tags, ldflags string
+	config        string // embedded template of its configuration file
+}
+
+// containerdTool describes how a version of containerd is built.
+func containerdTool(version string) (tool, error) {
+	const v2 = "github.com/containerd/containerd/v2"
+	releases := map[string]struct{ module, path, config string }{
+		"2.4.2": {module: "containerd", path: v2, config: "containerd-v3.toml.tmpl"},
+	}
+	r, ok := releases[version]
+	if !ok {
+		return tool{}, fmt.Errorf("find containerd: version %s is not among those that can be built", version)
+	}
+	return tool{
+		name: "containerd", version: version, module: r.module, config: r.config,
+		packages: []string{r.path + "/cmd/containerd", r.path + "/cmd/containerd-shim-runc-v2", r.path + "/cmd/ctr"},
+		tags:     "no_btrfs no_devmapper no_zfs",
+		ldflags:  "-s -w -X " + r.path + "/version.Version=" + version,
+	}, nil
+}
+
+func crictlTool() tool {
+	return tool{
+		name: "crictl", version: crictlVersion, module: "crictl", ldflags: "-s -w",
+		packages: []string{"sigs.k8s.io/cri-tools/cmd/crictl"},
+	}
+}
+
+// programs are the names of the built files.
+func (t tool) programs() []string {
+	names := make([]string, len(t.packages))
+	for i, p := range t.packages {
+		names[i] = path.Base(p)
+	}
+	return names
+}
+
+// tool returns the directory of t's programs, built when they are not there.
+func (k *Kit) tool(ctx context.Context, t tool) (string, error) {
+	rel := path.Join("tools", t.name+"-"+t.version)
+	return k.cache.artefact(ctx, rel, t.programs(), func(ctx context.Context, dir string) error {
+		args := []string{"build", "-trimpath", "-ldflags", t.ldflags, "-tags", t.tags, "-o", dir + "/"}
+		cmd := goCommand(ctx, append(args, t.packages...)...)
+		cmd.Dir = filepath.Join(k.module, "test", "tools", t.module)
+		return run(cmd)
+	})
+}
+
+// program builds a main package of this repository and returns the file. An up-to-date file is kept by the
+// go command; a new one replaces it by rename, so a node keeps the one it was booted with.
+func (k *Kit) program(ctx context.Context, pkg string) (string, error) {
+	unlock, err := k.cache.lock(ctx, "programs")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	key := sha256.Sum256([]byte(k.module + " " + pkg))
+	out := k.cache.path("programs", fmt.Sprintf("%x", key[:6]), path.Base(pkg))
+	tmp := k.cache.path("tmp")
+	for _, dir := range []string{filepath.Dir(out), tmp} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return "", fmt.Errorf("build %s: %w", pkg, err)
+		}
+	}
+	cmd := goCommand(ctx, "build", "-trimpath", "-o", out, pkg)
+	cmd.Dir = k.module
+	cmd.Env = append(cmd.Env, "GOTMPDIR="+tmp)
+	if err := run(cmd); err != nil {
+		return "", fmt.Errorf("build %s: %w", pkg, err)
+	}
+	return out, nil
+}
+
+// goCommand is the go command set up for static programs.
+func goCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly -buildvcs=false")
+	if os.Getenv("HOME") == "" {
+		cmd.Env = append(cmd.Env, "HOME=/root")
+	}
+	return cmd
+}
+
+// installPrograms installs what this machine lacks to run nodes.
+func installPrograms(ctx context.Context) error {
+	var missing []string
+	for program, pkg := range map[string]string{"runc": "runc", "debootstrap": "debootstrap", "nsenter": "util-linux"} {
+		if _, err := exec.LookPath(program); err != nil {
+			missing = append(missing, pkg)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(missing)
+	list := strings.Join(missing, " ")
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return fmt.Errorf("find programs: install the packages %s with this machine's package manager", list)
+	}
+	install := append([]string{"install", "-y", "--no-install-recommends"}, missing...)
+	first := aptGet(ctx, install...)
+	if first == nil {
+		return nil
+	}
+	if err := errors.Join(aptGet(ctx, "update"), aptGet(ctx, install...)); err != nil {
+		return fmt.Errorf("install %s (apt-get install %s): %w", list, list, err)
+	}
+	return nil
+}
+
+func aptGet(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, "apt-get", args...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	return run(cmd)
+}
