@@ -65,7 +65,7 @@ func defaults() Config {
 	return Config{
 		QuietPeriod: Duration(5 * time.Second), InstallerTimeout: Duration(30 * time.Minute), UndecidedTimeout: Duration(time.Minute),
 		VerifyTimeout:       Duration(time.Minute),
-		InstallerNamespaces: []string{"kube-system", "quiesce", "kwasm", "kwasm-provisioner", "spinkube", "spin-operator", "runtime-class-manager"},
+		InstallerNamespaces: []string{"kube-system", "quiesce", "kwasm", "kwasm-provisioner", "spinkube", "spin-operator", "rcm", "runtime-class-manager", "runtime-class-manager-system"},
 		InstallerJobs:       []string{"*-install", "*-uninstall"},
 		InstallerImages:     []string{"*quiesce-installer*", "*kwasm-node-installer*", "*runtime-class-manager*", "*node-installer*", "*kata-deploy*"},
 		InstallerPaths:      []string{"/etc/containerd", "/usr/local/bin", "/usr/bin", "/opt/kwasm", "/opt/rcm"},

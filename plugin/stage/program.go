@@ -2,7 +2,9 @@ package stage
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
+	"io"
 	"runtime"
 )
 
@@ -18,15 +20,23 @@ func (t *Tree) checkProgram(at, name string) error {
 		return err
 	}
 	defer f.Close()
-	e, err := elf.NewFile(f)
+	if err := CheckProgram(f); err != nil {
+		return payloadError{fmt.Errorf("file %s: %w", name, err)}
+	}
+	return nil
+}
+
+// CheckProgram says why this machine cannot execute a file, if so.
+func CheckProgram(r io.ReaderAt) error {
+	e, err := elf.NewFile(r)
 	if err != nil {
-		return payloadError{fmt.Errorf("file %s: is not an ELF program", name)}
+		return errors.New("is not an ELF program")
 	}
 	if e.Type != elf.ET_EXEC && e.Type != elf.ET_DYN {
-		return payloadError{fmt.Errorf("file %s: is an ELF file of type %v, not a program", name, e.Type)}
+		return fmt.Errorf("is an ELF file of type %v, not a program", e.Type)
 	}
 	if want := machines[runtime.GOARCH]; e.Machine != want {
-		return payloadError{fmt.Errorf("file %s: is built for %v, this node is %v", name, e.Machine, want)}
+		return fmt.Errorf("is built for %v, this node is %v", e.Machine, want)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (t *Tree) Close() error { return t.root.Close() }
 // Path is the name of a file of the tree as the host sees it.
 func (t *Tree) Path(name string) string { return path.Join(t.path, name) }
 
-// Attr is what a written file gets. A zero Mode keeps those of the file that is replaced.
+// Attr is what a written file gets.
 type Attr struct {
 	Mode     fs.FileMode
 	UID, GID int

@@ -48,7 +48,7 @@ func (a *Apply) recover(ctx context.Context, t Ticket) error {
 			return err // the journal stays, the gate opens for it again
 		}
 	}
-	return a.undo(ctx, j, batch, why, true)
+	return a.undo(ctx, j, batch, why)
 }
 
 // startOver puts the files back and restarts the runtime, which may run with new ones. The entries are tried again.
@@ -112,7 +112,7 @@ func (a *Apply) Boot(ctx context.Context) (err error) {
 	}
 	j, err := a.write(ctx, batch, changes)
 	if err != nil {
-		return a.undo(ctx, j, batch, fmt.Errorf("write changes: %w", err), false)
+		return a.wait(ctx, j, batch, fmt.Errorf("write changes: %w", err))
 	}
 	return a.leaveUnverified(ctx, j, batch)
 }

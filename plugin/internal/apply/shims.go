@@ -35,15 +35,20 @@ func (a *Apply) place(ctx context.Context, e stage.Entry) error {
 	if e.Op == stage.Remove || len(e.Files) == 0 {
 		return nil
 	}
-	t, err := stage.OpenTree(a.Shims)
+	parent, err := stage.OpenTree(filepath.Dir(a.Shims))
 	if err != nil {
 		return fmt.Errorf("place shims: %w; `quiesce-installer host` makes the directory", err)
 	}
-	defer t.Close()
+	defer parent.Close()
 	version := e.Version()
-	if err := t.Mkdir(version, 0o755); err != nil {
+	if err := parent.Mkdir(path.Join(filepath.Base(a.Shims), version), 0o755); err != nil {
 		return err
 	}
+	t, err := stage.OpenTree(a.Shims)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
 	for i, f := range e.Files {
 		name := path.Join(version, f.Name)
 		if fi, err := os.Lstat(t.Path(name)); err == nil && fi.Mode().IsRegular() && fi.Size() == f.Size {

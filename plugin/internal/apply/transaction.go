@@ -25,14 +25,14 @@ func (a *Apply) transact(ctx context.Context, t Ticket, batch []stage.Entry) err
 	}
 	j, err := a.write(ctx, batch, changes)
 	if err != nil {
-		return a.undo(ctx, j, batch, fmt.Errorf("write changes: %w", err), false)
+		return a.wait(ctx, j, batch, fmt.Errorf("write changes: %w", err))
 	}
 	if err := a.lastLook(ctx, t, batch); err != nil {
 		return errors.Join(err, a.putBack(ctx, j), a.forgive(batch))
 	}
 	lost, err := a.restart(ctx, j, batch)
 	if err != nil {
-		return a.undo(ctx, j, batch, err, true)
+		return a.undo(ctx, j, batch, err)
 	}
 	if err := a.Store.End(); err != nil {
 		return err
@@ -132,10 +132,21 @@ func (a *Apply) write(ctx context.Context, batch []stage.Entry, changes []stage.
 // forgive takes back the count of an attempt that was put off before anything happened.
 func (a *Apply) forgive(batch []stage.Entry) (errs error) {
 	for _, e := range batch {
-		e.Attempts--
+		e.Attempts = max(0, e.Attempts-1)
 		errs = errors.Join(errs, a.Store.Remember(e))
 	}
 	return errs
+}
+
+// wait puts back what a fault of the host (a full disk, a read-only file system) left half done. It is not the entries'
+// fault: they stay, and are tried again.
+func (a *Apply) wait(ctx context.Context, j *stage.Journal, batch []stage.Entry, why error) error {
+	err := errors.Join(why, a.putBack(ctx, j))
+	for _, e := range batch {
+		e.Reason = why.Error()
+		err = errors.Join(err, a.Store.Publish(stage.NewResult(e, stage.Pending, e.Reason)))
+	}
+	return errors.Join(err, a.forgive(batch))
 }
 
 // putBack restores the host's files and ends the journal.
@@ -151,7 +162,7 @@ func (a *Apply) putBack(ctx context.Context, j *stage.Journal) error {
 }
 
 // undo rolls a failed batch back: the only entry of it is rejected, several are to be tried alone.
-func (a *Apply) undo(ctx context.Context, j *stage.Journal, batch []stage.Entry, why error, restart bool) error {
+func (a *Apply) undo(ctx context.Context, j *stage.Journal, batch []stage.Entry, why error) error {
 	log.G(ctx).WithError(why).WithField("entries", ids(batch)).Warn("rolling back")
 	conflicts, err := a.Store.Rollback(j)
 	for _, c := range conflicts {
@@ -160,11 +171,9 @@ func (a *Apply) undo(ctx context.Context, j *stage.Journal, batch []stage.Entry,
 	if err != nil {
 		return fmt.Errorf("roll back: %w", err)
 	}
-	if restart {
-		if err := a.restartAgain(ctx); err != nil {
-			why = errors.Join(why, fmt.Errorf("after the rollback: %w", err))
-			log.G(ctx).WithError(err).Error("the runtime does not come back with its old config either")
-		}
+	if err := a.restartAgain(ctx); err != nil {
+		why = errors.Join(why, fmt.Errorf("after the rollback: %w", err))
+		log.G(ctx).WithError(err).Error("the runtime does not come back with its old config either")
 	}
 	if err := a.blame(ctx, batch, why); err != nil {
 		return err

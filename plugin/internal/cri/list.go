@@ -71,7 +71,7 @@ func pod(s *runtimeapi.PodSandbox) *node.Pod {
 	return &node.Pod{
 		ID: s.GetId(), Namespace: s.GetMetadata().GetNamespace(), Name: s.GetMetadata().GetName(), UID: s.GetMetadata().GetUid(),
 		Handler: s.GetRuntimeHandler(), Labels: s.GetLabels(), Created: time.Unix(0, s.GetCreatedAt()),
-		Ready: s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
+		Ready: s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY, Annotations: s.GetAnnotations(),
 	}
 }
 
@@ -103,6 +103,7 @@ func (c *Client) stored(ctx context.Context) ([]*node.Pod, error) {
 		pods = append(pods, &node.Pod{
 			ID: s.GetSandboxID(), Namespace: cfg.GetMetadata().GetNamespace(), Name: cfg.GetMetadata().GetName(), UID: cfg.GetMetadata().GetUid(),
 			Handler: ext.Metadata.RuntimeHandler, Labels: cfg.GetLabels(), Created: created, Ready: true, Creating: true,
+			Annotations: cfg.GetAnnotations(),
 		})
 	}
 	return pods, nil
@@ -112,7 +113,8 @@ func (c *Client) stored(ctx context.Context) ([]*node.Pod, error) {
 func (c *Client) container(ctx context.Context, ct *runtimeapi.Container) (node.Container, error) {
 	nc := node.Container{
 		ID: ct.GetId(), Name: ct.GetMetadata().GetName(), State: states[ct.GetState()], Created: time.Unix(0, ct.GetCreatedAt()),
-		Images: []string{ct.GetImage().GetImage(), ct.GetImage().GetUserSpecifiedImage(), ct.GetImageRef()},
+		Annotations: ct.GetAnnotations(),
+		Images:      []string{ct.GetImage().GetImage(), ct.GetImage().GetUserSpecifiedImage(), ct.GetImageRef()},
 	}
 	d, ok := c.known.get(nc.ID)
 	if !ok || (nc.State == node.Exited && d.finished.IsZero()) {

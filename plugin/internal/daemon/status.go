@@ -70,6 +70,9 @@ func (d *Daemon) pending(ctx context.Context, in gate.Input, dec gate.Decision) 
 // reason lists what keeps an entry back.
 func reason(e stage.Entry, dec gate.Decision) string {
 	var all []string
+	if e.Reason != "" {
+		all = append(all, "last try: "+e.Reason)
+	}
 	for _, b := range dec.Blockers {
 		if b.Entry == "" || b.Entry == e.ID {
 			all = append(all, b.String())

@@ -17,6 +17,11 @@ type Pod struct {
 	Creating  bool // known to containerd, not to CRI yet
 	Created   time.Time
 
+	Annotations  map[string]string
+	HostNetwork  bool
+	IP           string // empty with the host's network, and where only NRI told of the pod
+	CgroupParent string // as the kubelet names it; empty where only CRI's list told of the pod
+
 	Containers []Container
 }
 
@@ -32,6 +37,8 @@ type Container struct {
 	Mounts   []Mount
 	Created  time.Time
 	Finished time.Time // zero while it runs, and where the runtime does not say
+
+	Annotations map[string]string
 }
 
 // ContainerState is the state of a container as CRI has it.

@@ -93,13 +93,13 @@ func (p *Plugin) RemovePodSandbox(_ context.Context, s *api.PodSandbox) error {
 	return nil
 }
 
-// CreateContainer observes, and refuses behind a fence.
+// CreateContainer observes, refuses behind a fence, and gives the container's scope its stop timeout.
 func (p *Plugin) CreateContainer(_ context.Context, s *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	if err := p.fence.Refuse(pod(s)); err != nil {
 		return nil, nil, err
 	}
 	p.event(node.ContainerCreate, s, c)
-	return nil, nil, nil
+	return adjust(c), nil, nil
 }
 
 // StartContainer observes.
@@ -123,7 +123,8 @@ func (p *Plugin) RemoveContainer(_ context.Context, s *api.PodSandbox, c *api.Co
 func pod(s *api.PodSandbox) *node.Pod {
 	return &node.Pod{
 		ID: s.GetId(), Namespace: s.GetNamespace(), Name: s.GetName(), UID: s.GetUid(),
-		Handler: s.GetRuntimeHandler(), Labels: s.GetLabels(),
+		Handler: s.GetRuntimeHandler(), Labels: s.GetLabels(), Annotations: s.GetAnnotations(),
+		CgroupParent: s.GetLinux().GetCgroupParent(), HostNetwork: hostNetwork(s),
 	}
 }
 
@@ -131,7 +132,7 @@ func pod(s *api.PodSandbox) *node.Pod {
 const imageName = "io.kubernetes.cri.image-name"
 
 func container(c *api.Container) *node.Container {
-	nc := &node.Container{ID: c.GetId(), Name: c.GetName()}
+	nc := &node.Container{ID: c.GetId(), Name: c.GetName(), Annotations: c.GetAnnotations()}
 	if image := c.GetAnnotations()[imageName]; image != "" {
 		nc.Images = []string{image}
 	}

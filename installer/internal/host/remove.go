@@ -1,0 +1,169 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"quiesce/installer/internal/refusal"
+	"quiesce/manifests"
+	"quiesce/plugin/stage"
+)
+
+// Remove takes quiesce off the node. It refuses while handlers are live or entries wait, because nobody would look after them.
+func (n *Node) Remove(ctx context.Context) error {
+	if err := n.checkNode(); err != nil {
+		return err
+	}
+	unlock, err := n.unused()
+	if err != nil {
+		return err
+	}
+	units, err := manifests.Units(manifests.DefaultUnit) // for their names, which are always the same
+	if err == nil {
+		err = n.stop(ctx, units)
+	}
+	if err == nil {
+		err = n.dropAll(ctx, units)
+	}
+	if err = errors.Join(err, unlock()); err != nil {
+		return err
+	}
+	if !n.changed {
+		n.say("nothing to remove")
+	}
+	return nil
+}
+
+// unused makes sure that nothing depends on quiesce, and keeps apply from beginning until it is unlocked.
+func (n *Node) unused() (unlock func() error, err error) {
+	s, err := stage.Open(filepath.Join(n.dir, stageDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return func() error { return nil }, n.leftovers()
+	}
+	if err != nil {
+		return nil, err
+	}
+	release, err := s.Lock()
+	if errors.Is(err, stage.ErrLocked) {
+		return nil, errors.Join(refusal.New("host --remove: a change is being applied right now; try again"), s.Close())
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	unlock = func() error { return errors.Join(release(), s.Close()) }
+	if err := inUse(s); err != nil {
+		return nil, errors.Join(err, unlock())
+	}
+	return unlock, nil
+}
+
+func inUse(s *stage.Store) error {
+	j, jerr := s.Journal()
+	current, cerr := s.Current()
+	pending, perr := s.Pending()
+	if err := errors.Join(jerr, cerr, perr); err != nil {
+		return err
+	}
+	var why []string
+	if live := stage.Live(current); len(live) > 0 {
+		names := strings.Join(slices.Sorted(maps.Keys(live)), ", ")
+		why = append(why, "live handlers: "+names+" (quiesce-installer uninstall "+strings.ReplaceAll(names, ",", "")+")")
+	}
+	var waiting []string
+	for _, e := range append(pending, slices.DeleteFunc(current, func(e stage.Entry) bool { return e.Err == nil })...) {
+		waiting = append(waiting, strings.Join(append([]string{e.ID}, e.Names()...), " "))
+	}
+	if len(waiting) > 0 {
+		why = append(why, "entries not settled: "+strings.Join(waiting, ", "))
+	}
+	if j != nil {
+		why = append(why, "an interrupted change that quiesce has yet to put back")
+	}
+	if len(why) > 0 {
+		return refusal.New("host --remove: quiesce is in use: %s", strings.Join(why, "; "))
+	}
+	return nil
+}
+
+// leftovers refuses to drop entries of a stage that is not whole.
+func (n *Node) leftovers() error {
+	for _, room := range []string{"store/cur", "store/act", "inbox/new"} {
+		if names, err := n.list(path.Join(stageDir, room)); err == nil && len(names) > 0 {
+			return refusal.New("host --remove: the stage /%s is not whole, but %s has %s; `quiesce-installer host` repairs it", stageDir, room, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+func (n *Node) stop(ctx context.Context, units []manifests.Unit) error {
+	if n.units == nil {
+		return nil
+	}
+	for _, u := range units {
+		st, err := n.units.State(ctx, u.Name)
+		if err != nil {
+			return err
+		}
+		if st.Active == "" || st.Active == "inactive" {
+			continue
+		}
+		if err := n.units.Run(ctx, Stop, u.Name); err != nil {
+			return err
+		}
+		n.did("stopped %s", u.Name)
+	}
+	return nil
+}
+
+func (n *Node) dropAll(ctx context.Context, units []manifests.Unit) error {
+	if err := n.disable(units, nil); err != nil {
+		return err
+	}
+	for _, u := range units {
+		if err := n.drop(path.Join(unitDir, u.Name)); err != nil {
+			return err
+		}
+	}
+	if n.units != nil && n.changed {
+		if err := n.units.Reload(ctx); err != nil {
+			return err
+		}
+	}
+	for _, p := range programs {
+		if to, err := n.look.Readlink(path.Join(linkDir, p)); err == nil && to == "/"+path.Join(binDir, p) {
+			if err := n.drop(path.Join(linkDir, p)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := n.dropSettings(); err != nil {
+		return err
+	}
+	for _, dir := range []string{"run/quiesce", "opt/quiesce", stageDir} {
+		if err := n.drop(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropSettings removes the settings, but not what someone wrote.
+func (n *Node) dropSettings() error {
+	text, err := n.look.ReadFile(confFile)
+	if err == nil && !bytes.Equal(text, manifests.Config(manifests.ConfigUnit(text))) {
+		n.say(fmt.Sprintf("note: /%s was changed and is kept", confFile))
+		return nil
+	}
+	if err := n.drop(confFile); err != nil {
+		return err
+	}
+	return n.dropEmpty(path.Dir(confFile))
+}

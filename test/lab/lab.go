@@ -1,0 +1,276 @@
+// Package lab is a test node with quiesce on it, put there by `quiesce-installer host`, and the pods of its stories:
+// installer pods as quiesce wants them, installer pods as they are reported, and pods of handlers.
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"quiesce/test/node"
+)
+
+// Paths in the node.
+const (
+	Inbox   = "/var/lib/quiesce/inbox"
+	Results = "/var/lib/quiesce/results"
+	binDir  = "/root/quiesce" // where the programs are before host installs them
+)
+
+// InstallerImage has quiesce-installer as its entrypoint, and shims in /assets.
+const InstallerImage = "localhost/quiesce-installer:1"
+
+// Options of a lab.
+type Options struct {
+	Name    string
+	Quiet   time.Duration // quiet period; 2 s if zero
+	Config  string        // further lines of quiesce's configuration
+	Node    node.Config   // further settings of the node
+	Shims   []string      // handlers whose shims are in the installer image, as /assets/containerd-shim-NAME
+	NoHost  bool          // leave quiesce off the node
+}
+
+// Lab is a running node with quiesce.
+type Lab struct{ *node.Node }
+
+// Boot makes the node and installs quiesce on it.
+func Boot(ctx context.Context, o Options) (*Lab, error) {
+	cfg, err := o.node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n, err := node.Boot(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{Node: n}
+	if !o.NoHost {
+		err = l.install(ctx, o)
+	}
+	if err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return l, nil
+}
+
+// node is the node's configuration: quiesce's programs beside the node, and an image with them.
+func (o Options) node(ctx context.Context) (node.Config, error) {
+	cfg := o.Node
+	cfg.Name = o.Name
+	kit, err := node.Prepare(ctx)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Kit = kit
+	tools, err := kit.Tools(ctx, node.DefaultContainerd)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Programs = map[string]string{"./plugin": binDir + "/quiesce", "./installer": binDir + "/quiesce-installer"}
+	image := node.Image{
+		Name: InstallerImage, Entrypoint: []string{"/quiesce-installer"},
+		Programs: map[string]string{"/quiesce-installer": "./installer"}, Files: map[string]string{},
+	}
+	for _, name := range o.Shims {
+		for _, dir := range []string{"/assets", "/shims"} { // a volume may hide the first
+			image.Files[dir+"/containerd-shim-"+name] = filepath.Join(tools, "containerd-shim-runc-v2")
+		}
+	}
+	cfg.Images = append(cfg.Images, image)
+	return cfg, nil
+}
+
+func (l *Lab) install(ctx context.Context, o Options) error {
+	quiet := o.Quiet
+	if quiet == 0 {
+		quiet = 2 * time.Second
+	}
+	config := fmt.Sprintf("quietPeriod = %q\nlogFormat = 'json'\nlogLevel = 'debug'\n%s\n", quiet, o.Config)
+	if _, err := l.Exec(ctx, "mkdir", "-p", "/etc/quiesce"); err != nil {
+		return err
+	}
+	if err := l.WriteFile("/etc/quiesce/config.toml", []byte(config), 0o644); err != nil {
+		return err
+	}
+	if _, err := l.Exec(ctx, binDir+"/quiesce-installer", "host"); err != nil {
+		return fmt.Errorf("install quiesce: %w", err)
+	}
+	return l.Until(ctx, "the daemon is synchronized", func(ctx context.Context) (bool, error) {
+		s, err := l.Status(ctx)
+		return err == nil && s.NRI.Connected && s.Runtime.Error == "" && !s.Runtime.Listed.IsZero(), nil
+	})
+}
+
+// Until waits for a condition, or says what did not become true.
+func (l *Lab) Until(ctx context.Context, what string, cond func(context.Context) (bool, error)) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, err := cond(ctx)
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s: %w", what, context.Cause(ctx))
+		}
+	}
+}
+
+// Status is what a reader of `quiesce status --output json` relies on.
+type Status struct {
+	NRI     struct{ Connected bool }
+	Runtime struct {
+		Listed time.Time
+		Error  string
+	}
+	Gate struct {
+		Phase    string
+		Blockers []struct {
+			Reason string
+			Who    []string
+			Stuck  bool
+		}
+	}
+	Handlers []struct {
+		Name, Entry string
+		Pods        []string
+	}
+	Installers []struct {
+		Pod, Why string
+		Stuck    bool
+	}
+	Pending     []struct{ ID, Op, Phase, Reason string }
+	LastRestart struct {
+		Began  time.Time
+		Done   int
+		Broken int
+		Lost   []string
+	} `json:"last_restart"`
+}
+
+// Status asks the daemon.
+func (l *Lab) Status(ctx context.Context) (Status, error) {
+	var s Status
+	out, err := l.Quiesce(ctx, "status", "--output", "json")
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal([]byte(out), &s)
+}
+
+// Quiesce runs a command of the daemon's program on the node.
+func (l *Lab) Quiesce(ctx context.Context, args ...string) (string, error) {
+	return l.Exec(ctx, append([]string{"/opt/quiesce/bin/quiesce"}, args...)...)
+}
+
+// Installer runs a command of quiesce-installer on the node.
+func (l *Lab) Installer(ctx context.Context, args ...string) (string, error) {
+	return l.Exec(ctx, append([]string{binDir + "/quiesce-installer"}, args...)...)
+}
+
+// Result is a file of the results directory.
+type Result struct {
+	ID, Op, Phase, Reason string
+	Handlers, Lost        []string
+	Staged, Updated       time.Time
+}
+
+// Results reads all results, by handler the newest.
+func (l *Lab) Results(ctx context.Context) (map[string]Result, error) {
+	out, err := l.Exec(ctx, "sh", "-c", "cat "+Results+"/*-*.json 2>/dev/null || true")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]Result{}
+	d := json.NewDecoder(strings.NewReader(out))
+	for d.More() {
+		var r Result
+		if err := d.Decode(&r); err != nil {
+			return nil, fmt.Errorf("read results: %w", err)
+		}
+		for _, h := range r.Handlers {
+			if old, ok := all[h]; !ok || old.Updated.Before(r.Updated) {
+				all[h] = r
+			}
+		}
+	}
+	return all, nil
+}
+
+// WaitPhase waits until the newest result of a handler is in a phase.
+func (l *Lab) WaitPhase(ctx context.Context, handler, phase string) (Result, error) {
+	var r Result
+	err := l.Until(ctx, handler+" is "+phase, func(ctx context.Context) (bool, error) {
+		rs, err := l.Results(ctx)
+		r = rs[handler]
+		if final := r.Phase == "live" || r.Phase == "removed" || r.Phase == "rejected"; final && r.Phase != phase && err == nil && time.Since(r.Updated) > time.Second {
+			err = errors.New("it is not going to be " + phase)
+		}
+		return r.Phase == phase, err
+	})
+	if err != nil {
+		err = fmt.Errorf("%w; it is %q (%s)", err, r.Phase, r.Reason)
+	}
+	return r, err
+}
+
+// Runtime is the process of containerd's unit.
+type Runtime struct {
+	PID        int
+	Invocation string
+	Restarts   int // starts since the lab began, less one
+}
+
+// Runtime asks systemd.
+func (l *Lab) Runtime(ctx context.Context) (Runtime, error) {
+	out, err := l.Exec(ctx, "systemctl", "show", "containerd.service", "-p", "MainPID", "-p", "InvocationID")
+	if err != nil {
+		return Runtime{}, err
+	}
+	var r Runtime
+	for line := range strings.Lines(out) {
+		k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch k {
+		case "MainPID":
+			if r.PID, err = strconv.Atoi(v); err != nil {
+				return r, fmt.Errorf("read MainPID: %w", err)
+			}
+		case "InvocationID":
+			r.Invocation = v
+		}
+	}
+	starts, err := l.Starts(ctx)
+	r.Restarts = len(starts) - 1
+	return r, err
+}
+
+// Starts lists when systemd began to start containerd, from the journal.
+func (l *Lab) Starts(ctx context.Context) ([]time.Time, error) {
+	const startingUnit = "7d4958e842da4a758f6c1cdc7b36dcc5" // SD_MESSAGE_UNIT_STARTING
+	out, err := l.Exec(ctx, "journalctl", "-o", "json", "--output-fields=UNIT,MESSAGE_ID", "MESSAGE_ID="+startingUnit, "UNIT=containerd.service")
+	if err != nil {
+		return nil, err
+	}
+	var times []time.Time
+	for line := range strings.Lines(out) {
+		var e struct {
+			At string `json:"__REALTIME_TIMESTAMP"`
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			return nil, fmt.Errorf("read journal: %w", err)
+		}
+		us, err := strconv.ParseInt(e.At, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("read journal: %w", err)
+		}
+		times = append(times, time.UnixMicro(us))
+	}
+	return times, nil
+}
