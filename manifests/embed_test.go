@@ -35,6 +35,10 @@ func TestUnits(t *testing.T) {
 			"Type=oneshot", "Before=containerd.service", "ExecStart=/opt/quiesce/bin/quiesce apply --boot", "TimeoutStartSec=60",
 			"RemainAfterExit=yes", "WantedBy=containerd.service", "ConditionPathExists=!/run/quiesce/booted", "RuntimeDirectory=quiesce/booted",
 		},
+		"quiesce-drain.service": {
+			"Type=oneshot", "RemainAfterExit=yes", "NotifyAccess=all", "PartOf=containerd.service", "WantedBy=containerd.service", "Before=kubelet.service",
+			"ExecStart=/opt/quiesce/bin/quiesce drain --from-systemd start", "ExecStop=/opt/quiesce/bin/quiesce drain --from-systemd stop",
+		},
 	}
 	got := render(t, manifests.DefaultUnit)
 	for name, lines := range want {
@@ -59,7 +63,8 @@ func TestUnitsAreNotTiedToTheRuntime(t *testing.T) {
 				continue
 			}
 			boot := name == "quiesce-apply-boot.service" && (strings.HasPrefix(line, "Before=") || strings.HasPrefix(line, "WantedBy="))
-			if !boot {
+			drain := name == "quiesce-drain.service" && !strings.HasPrefix(line, "Requires=") && !strings.HasPrefix(line, "Before=")
+			if !boot && !drain {
 				t.Errorf("%s: %s", name, line)
 			}
 		}
@@ -89,8 +94,8 @@ func TestConfig(t *testing.T) {
 			all = append(all, line[1:])
 		}
 	}
-	if err := toml.Unmarshal([]byte(strings.Join(all, "")), &set); err != nil || len(set) != 16 {
-		t.Errorf("uncommented: %v, %v; want 16 settings", set, err)
+	if err := toml.Unmarshal([]byte(strings.Join(all, "")), &set); err != nil || len(set) != 19 {
+		t.Errorf("uncommented: %v, %v; want 19 settings", set, err)
 	}
 	other := manifests.Config("k3s.service")
 	if got := manifests.ConfigUnit(other); got != "k3s.service" || bytes.Equal(other, def) {

@@ -104,7 +104,7 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 	}
 	defer client.Close()
 	daemon := control.NewClient(cfg.controlSocket())
-	return do(&apply.Apply{
+	a := &apply.Apply{
 		Store: store, Unit: unit, CRI: client, Rules: cfg.rules(), Shims: cfg.ShimDir,
 		Config: containerdConfig(cfg, argv), Binary: containerdBinary(cfg, argv),
 		Verify: time.Duration(cfg.VerifyTimeout), Look: lastLook,
@@ -113,7 +113,11 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 			defer cancel()
 			return daemon.Fence(ctx, up)
 		},
-	})
+	}
+	if cfg.FreezeLimit > 0 {
+		a.Freezer = newFreezer(cfg, client)
+	}
+	return do(a)
 }
 
 // containerdConfig is what the configuration or the command line says (containerd cmd/containerd/command/main.go).

@@ -66,6 +66,9 @@ func printStatus(out io.Writer, s control.Status, now time.Time) error {
 		nri = "connected for " + ago(s.NRI.Since)
 	}
 	row("NRI", nri, s.NRI.LastError)
+	if cols := drainRow(s.Drain); cols != nil {
+		row(cols...)
+	}
 	if !s.Restart.Began.IsZero() {
 		row("LAST RESTART", ago(s.Restart.Began)+" ago", "took "+s.Restart.Took.Round(time.Millisecond).String(), s.Restart.Failed)
 	}

@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
 
+	"quiesce/plugin/internal/freeze"
 	"quiesce/plugin/internal/gate"
 	"quiesce/plugin/internal/node"
 	"quiesce/plugin/stage"
@@ -33,8 +35,8 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return err
 }
 
-// MarshalText is part of encoding.TextMarshaler.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+// String is as in the file.
+func (d Duration) String() string { return time.Duration(d).String() }
 
 // Config is everything an operator can set. Defaults, then the file.
 type Config struct {
@@ -43,6 +45,8 @@ type Config struct {
 	UndecidedTimeout    Duration `toml:"undecidedTimeout"`    // how long pods that only might be installers are waited for
 	MaxDefer            Duration `toml:"maxDefer"`            // after this long installers in flight no longer count; 0: never
 	VerifyTimeout       Duration `toml:"verifyTimeout"`       // how long containerd may take to come back
+	FreezeLimit         Duration `toml:"freezeLimit"`         // how long containers may be frozen for a restart; 0: none is
+	FreezeServices      []string `toml:"freezeServices"`      // labels of pods that do not run to completion: they are not frozen
 	InstallerNamespaces []string `toml:"installerNamespaces"` // where pods are believed that say they are installers
 	InstallerJobs       []string `toml:"installerJobs"`       // globs of Job names there
 	InstallerImages     []string `toml:"installerImages"`     // globs of image names there
@@ -53,6 +57,8 @@ type Config struct {
 	ContainerdBinary string `toml:"containerdBinary"` // its program; empty: what its command line says
 	CRISocket        string `toml:"criSocket"`
 	NRISocket        string `toml:"nriSocket"`
+
+	Drain DrainConfig `toml:"drain"`
 
 	StageDir  string `toml:"stageDir"`
 	ShimDir   string `toml:"shimDir"`
@@ -65,6 +71,8 @@ func defaults() Config {
 	return Config{
 		QuietPeriod: Duration(5 * time.Second), InstallerTimeout: Duration(30 * time.Minute), UndecidedTimeout: Duration(time.Minute),
 		VerifyTimeout:       Duration(time.Minute),
+		FreezeLimit:         Duration(10 * time.Second),
+		FreezeServices:      freeze.DefaultRules().Services,
 		InstallerNamespaces: []string{"kube-system", "quiesce", "kwasm", "kwasm-provisioner", "spinkube", "spin-operator", "rcm", "runtime-class-manager", "runtime-class-manager-system"},
 		InstallerJobs:       []string{"*-install", "*-uninstall"},
 		InstallerImages:     []string{"*quiesce-installer*", "*kwasm-node-installer*", "*runtime-class-manager*", "*node-installer*", "*kata-deploy*"},
@@ -74,6 +82,7 @@ func defaults() Config {
 		NRISocket:           "/var/run/nri/nri.sock",
 		StageDir:            stage.DefaultDir, ShimDir: "/opt/quiesce/shims", RunDir: "/run/quiesce",
 		LogLevel: "info", LogFormat: "text",
+		Drain: drainDefaults(),
 	}
 }
 
@@ -107,8 +116,7 @@ func explain(err error) string {
 		row, _ := strict.Errors[0].Position()
 		return fmt.Sprintf("line %d: %s is not a setting; `quiesce run --help` names the file with all of them", row, strings.Join(strict.Errors[0].Key(), "."))
 	}
-	var de *toml.DecodeError
-	if errors.As(err, &de) {
+	if de, ok := errors.AsType[*toml.DecodeError](err); ok {
 		row, _ := de.Position()
 		return fmt.Sprintf("line %d: %s: %v", row, strings.Join(de.Key(), "."), err)
 	}
@@ -121,17 +129,21 @@ func exactKeys(b []byte) error {
 	if err := toml.Unmarshal(b, &keys); err != nil {
 		return err
 	}
-	known := map[string]bool{}
-	t := reflect.TypeFor[Config]()
-	for i := range t.NumField() {
-		known[t.Field(i).Tag.Get("toml")] = true
-	}
+	known := topSettings()
 	for k := range keys {
-		if !known[k] {
+		if !slices.Contains(known, k) {
 			return fmt.Errorf("%s is not a setting: mind upper and lower case", k)
 		}
 	}
 	return nil
+}
+
+// topSettings are the names of the file's top level.
+func topSettings() (names []string) {
+	for f := range reflect.TypeFor[Config]().Fields() {
+		names = append(names, f.Tag.Get("toml"))
+	}
+	return names
 }
 
 func (c *Config) validate() error {
@@ -140,6 +152,9 @@ func (c *Config) validate() error {
 	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		return fmt.Errorf("logFormat: %q must be text or json", c.LogFormat)
+	}
+	if err := c.Drain.validate(); err != nil {
+		return err
 	}
 	if c.VerifyTimeout == 0 {
 		return errors.New("verifyTimeout: must be more than 0s")

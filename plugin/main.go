@@ -52,7 +52,10 @@ func app() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "config", Value: defaultConfig, Usage: "configuration `FILE`; it may be missing", Sources: cli.EnvVars("QUIESCE_CONFIG")},
 		},
-		Commands:     []*cli.Command{runCommand(), applyCommand(), statusCommand(), holdCommand(), releaseCommand()},
+		Commands: []*cli.Command{
+			runCommand(), applyCommand(), statusCommand(), holdCommand(), releaseCommand(), thawCommand(),
+			planCommand(), drainCommand(), resumeCommand(), reportCommand(),
+		},
 		OnUsageError: func(_ context.Context, _ *cli.Command, err error, _ bool) error { return refusedError{err} },
 		CommandNotFound: func(_ context.Context, _ *cli.Command, name string) {
 			fmt.Fprintf(os.Stderr, "quiesce: no command %q; see quiesce --help\n", name)

@@ -16,6 +16,7 @@ import (
 	"quiesce/plugin/internal/control"
 	"quiesce/plugin/internal/cri"
 	"quiesce/plugin/internal/daemon"
+	"quiesce/plugin/internal/drain"
 	"quiesce/plugin/internal/node"
 	"quiesce/plugin/internal/nri"
 	"quiesce/plugin/internal/systemd"
@@ -47,7 +48,7 @@ func run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer func() { _ = unlock() }() // the kernel gives it back when the process ends
 	store, err := stage.Open(cfg.StageDir)
 	if err != nil {
 		return err
@@ -62,10 +63,15 @@ func run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	state, fence := node.NewState(), &daemon.Fence{}
-	session := nri.NewSession(cfg.NRISocket, state, fence)
+	drainStore, err := drain.OpenStore(cfg.StageDir)
+	if err != nil {
+		return err
+	}
+	defer drainStore.Close()
+	state, fence, drains := node.NewState(), &daemon.Fence{}, daemon.NewDrains(drainStore, cfg.Drain.policy())
+	session := nri.NewSession(cfg.NRISocket, state, daemon.Guards{Apply: fence, Drain: drains})
 	d := &daemon.Daemon{
-		Version: version, Unit: cfg.Unit, Store: store, State: state, CRI: client, NRI: session.Status, Fences: fence,
+		Version: version, Unit: cfg.Unit, Store: store, State: state, CRI: client, NRI: session.Status, Fences: fence, Drains: drains,
 		Rules: cfg.rules(), Policy: cfg.policy(), Start: starter(cfg),
 	}
 	log.G(ctx).WithField("version", version).WithField("config", fmt.Sprintf("%+v", cfg)).Info("quiesce runs")

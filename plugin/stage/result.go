@@ -50,7 +50,7 @@ type Result struct {
 func NewResult(e Entry, p Phase, reason string) Result {
 	return Result{
 		Schema: Schema, ID: e.ID, Op: e.Op, Handlers: e.Names(), Version: e.Version(), Owner: e.Owner,
-		Phase: p, Reason: reason, Staged: e.Staged, Updated: time.Now().UTC(),
+		Phase: p, Reason: strings.ReplaceAll(reason, "\n", "; "), Staged: e.Staged, Updated: time.Now().UTC(),
 	}
 }
 
@@ -151,8 +151,19 @@ type Restart struct {
 	Entries []string      `json:"entries,omitempty"`
 	Failed  string        `json:"failed,omitempty"`
 	Lost    []string      `json:"lost,omitempty"` // containers whose exit code it cost
-	Done    int           `json:"done"`           // how many restarts were verified, this one included
-	Broken  int           `json:"broken"`         // how many were not
+	Freeze  Freeze        `json:"freeze"`
+	Done    int           `json:"done"`   // how many restarts were verified, this one included
+	Broken  int           `json:"broken"` // how many were not
+}
+
+// Freeze tells of the containers that were kept from ending during a restart.
+type Freeze struct {
+	Containers  int           `json:"containers"`
+	From        time.Time     `json:"from,omitzero"` // when all of them were frozen
+	To          time.Time     `json:"to,omitzero"`
+	Longest     time.Duration `json:"longest_ns"`            // how long the first of them was
+	Early       bool          `json:"early,omitempty"`       // the limit, or an operator, thawed them before the runtime was back
+	Unprotected []string      `json:"unprotected,omitempty"` // containers whose exit code was at risk, with the reason
 }
 
 const restartName = "restart.json"

@@ -24,8 +24,7 @@ func (s *Store) Take(ctx context.Context, e Entry) (Entry, error) {
 		return e, err
 	}
 	e, err := s.copyEntry(ctx, e, part)
-	var bad *RejectedError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*RejectedError](err); ok {
 		return e, errors.Join(err, s.store.Remove(part), s.rejectStaged(e, bad.Reason))
 	}
 	if err != nil {
@@ -79,8 +78,7 @@ func (s *Store) copyEntry(ctx context.Context, e Entry, part string) (Entry, err
 type payloadError struct{ error }
 
 func (s *Store) refuse(id string, err error) error {
-	var p payloadError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[payloadError](err); ok {
 		return &RejectedError{id, p.Error()}
 	}
 	return err

@@ -223,14 +223,14 @@ func (t *Tree) openRegular(name string) (*os.File, fs.FileInfo, error) {
 }
 
 func kind(m fs.FileMode) string {
-	switch m.Type() {
-	case fs.ModeSymlink:
+	switch {
+	case m&fs.ModeSymlink != 0:
 		return "a symbolic link"
-	case fs.ModeDir:
+	case m.IsDir():
 		return "a directory"
-	case fs.ModeNamedPipe:
+	case m&fs.ModeNamedPipe != 0:
 		return "a FIFO"
-	case fs.ModeSocket:
+	case m&fs.ModeSocket != 0:
 		return "a socket"
 	default:
 		return "a device"

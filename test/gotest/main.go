@@ -24,8 +24,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *file, flag.Args()); err != nil {
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) {
+		if _, failed := errors.AsType[*exec.ExitError](err); !failed {
 			fmt.Fprintln(os.Stderr, "gotest:", err)
 		}
 		stop()

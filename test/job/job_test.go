@@ -65,9 +65,9 @@ func start(ctx context.Context, t *testing.T, l *lab.Lab, pod node.Pod) *node.Ru
 	return p
 }
 
-func read(t *testing.T, l *lab.Lab, file string) string {
+func readConfig(t *testing.T, l *lab.Lab) string {
 	t.Helper()
-	b, err := l.ReadFile(file)
+	b, err := l.ReadFile(config)
 	check(t, err)
 	return string(b)
 }
@@ -77,12 +77,15 @@ func blocked(ctx context.Context, t *testing.T, l *lab.Lab, reason, who string) 
 	t.Helper()
 	check(t, l.Until(ctx, "the gate says "+reason+" "+who, func(ctx context.Context) (bool, error) {
 		s, err := l.Status(ctx)
+		if err != nil {
+			return false, nil //nolint:nilerr // the daemon may be starting
+		}
 		for _, b := range s.Gate.Blockers {
 			if b.Reason == reason && strings.Contains(strings.Join(b.Who, " "), who) {
 				return true, nil
 			}
 		}
-		return false, err
+		return false, nil
 	}))
 }
 
@@ -194,7 +197,7 @@ func linesWith(s string, parts ...string) (out []string) {
 func TestJob_d_UninstallWaitsForThePods(t *testing.T) {
 	t.Parallel()
 	ctx, l := lab.New(t, lab.Options{Name: "job-d", Shims: []string{"spin-v2"}})
-	original := read(t, l, config)
+	original := readConfig(t, l)
 	run(ctx, t, l, lab.InstallPod("install", "spin-v2", 0, 0))
 	_, err := l.WaitPhase(ctx, "spin-v2", "live")
 	check(t, err)
@@ -218,7 +221,7 @@ func TestJob_d_UninstallWaitsForThePods(t *testing.T) {
 		_, err := l.Exec(ctx, "sh", "-c", "ls /opt/quiesce/shims/*/containerd-shim-spin-v2")
 		return err != nil, nil
 	}))
-	if now := read(t, l, config); now != original {
+	if now := readConfig(t, l); now != original {
 		t.Errorf("config is not the original one:\n%s", now)
 	}
 	wantExit(ctx, t, run(ctx, t, l, lab.UninstallPod("again", "spin-v2")), "main", 0)
@@ -259,7 +262,7 @@ func TestJob_e_RolledBack(t *testing.T) {
 			if tc.harm != nil {
 				tc.harm(ctx, t, l)
 			}
-			original := read(t, l, config)
+			original := readConfig(t, l)
 			p := run(ctx, t, l, lab.InstallPod("install", "spin-v2", 0, 0, tc.args...))
 			wantExit(ctx, t, p, "main", 0)
 			r, err := l.WaitPhase(ctx, "spin-v2", "rejected")
@@ -267,7 +270,7 @@ func TestJob_e_RolledBack(t *testing.T) {
 			if !strings.Contains(r.Reason, tc.want) || !strings.Contains(r.Reason, "rolled back") {
 				t.Errorf("the reason is %q", r.Reason)
 			}
-			if now := read(t, l, config); now != original {
+			if now := readConfig(t, l); now != original {
 				t.Errorf("config is not the old one:\n%s", now)
 			}
 			check(t, l.WaitCRI(ctx))

@@ -27,16 +27,25 @@ const InstallerImage = "localhost/quiesce-installer:1"
 
 // Options of a lab.
 type Options struct {
-	Name    string
-	Quiet   time.Duration // quiet period; 2 s if zero
-	Config  string        // further lines of quiesce's configuration
-	Node    node.Config   // further settings of the node
-	Shims   []string      // handlers whose shims are in the installer image, as /assets/containerd-shim-NAME
-	NoHost  bool          // leave quiesce off the node
+	Name   string
+	Quiet  time.Duration // quiet period; 2 s if zero
+	Config string        // further lines of quiesce's configuration
+	Node   node.Config   // further settings of the node
+	Shims  []string      // handlers whose shims are in the installer image, as /assets/containerd-shim-NAME
+	NoHost bool          // leave quiesce off the node
 }
 
 // Lab is a running node with quiesce.
-type Lab struct{ *node.Node }
+type Lab struct {
+	*node.Node
+	booted time.Time
+}
+
+// Start boots a node that was switched off.
+func (l *Lab) Start(ctx context.Context) error {
+	l.booted = time.Now()
+	return l.Node.Start(ctx)
+}
 
 // Boot makes the node and installs quiesce on it.
 func Boot(ctx context.Context, o Options) (*Lab, error) {
@@ -44,11 +53,12 @@ func Boot(ctx context.Context, o Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	n, err := node.Boot(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Node: n}
+	l := &Lab{Node: n, booted: began}
 	if !o.NoHost {
 		err = l.install(ctx, o)
 	}
@@ -225,7 +235,7 @@ func (l *Lab) WaitPhase(ctx context.Context, handler, phase string) (Result, err
 type Runtime struct {
 	PID        int
 	Invocation string
-	Restarts   int // starts since the lab began, less one
+	Restarts   int // starts since the node was booted, less one
 }
 
 // Runtime asks systemd.
@@ -251,10 +261,18 @@ func (l *Lab) Runtime(ctx context.Context) (Runtime, error) {
 	return r, err
 }
 
-// Starts lists when systemd began to start containerd, from the journal.
+// Starts lists when systemd began to start containerd since the boot, from the journal.
 func (l *Lab) Starts(ctx context.Context) ([]time.Time, error) {
-	const startingUnit = "7d4958e842da4a758f6c1cdc7b36dcc5" // SD_MESSAGE_UNIT_STARTING
-	out, err := l.Exec(ctx, "journalctl", "-o", "json", "--output-fields=UNIT,MESSAGE_ID", "MESSAGE_ID="+startingUnit, "UNIT=containerd.service")
+	return l.unitMessages(ctx, "7d4958e842da4a758f6c1cdc7b36dcc5") // SD_MESSAGE_UNIT_STARTING
+}
+
+// Stops lists when systemd began to stop it.
+func (l *Lab) Stops(ctx context.Context) ([]time.Time, error) {
+	return l.unitMessages(ctx, "de5b426a63be47a7b6ac3eaac82e2f6f") // SD_MESSAGE_UNIT_STOPPING
+}
+
+func (l *Lab) unitMessages(ctx context.Context, id string) ([]time.Time, error) {
+	out, err := l.Exec(ctx, "journalctl", "-o", "json", "--output-fields=UNIT,MESSAGE_ID", "MESSAGE_ID="+id, "UNIT=containerd.service")
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +288,9 @@ func (l *Lab) Starts(ctx context.Context) ([]time.Time, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read journal: %w", err)
 		}
-		times = append(times, time.UnixMicro(us))
+		if at := time.UnixMicro(us); at.After(l.booted) { // a boot of the node is none of the kernel: journalctl -b does not know it
+			times = append(times, at)
+		}
 	}
 	return times, nil
 }

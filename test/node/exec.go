@@ -5,11 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ExitError is a program of a node that ended with a code other than 0.
@@ -30,19 +35,47 @@ func (n *Node) Exec(ctx context.Context, argv ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	// Files in memory, not pipes: what the program left running would keep a pipe open.
+	stdout, err := memory("stdout")
+	if err != nil {
+		return "", err
+	}
+	defer stdout.Close()
+	stderr, err := memory("stderr")
+	if err != nil {
+		return "", err
+	}
+	defer stderr.Close()
+	cmd.Stdout, cmd.Stderr = stdout, stderr
 	err = cmd.Run()
+	out := written(stdout)
 	var exit *exec.ExitError
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return stdout.String(), fmt.Errorf("run %s: %w", argv[0], context.Cause(ctx))
+		return out, fmt.Errorf("run %s: %w", argv[0], context.Cause(ctx))
 	case errors.As(err, &exit):
-		return stdout.String(), &ExitError{Argv: argv, Code: exit.ExitCode(), Stderr: stderr.String()}
+		return out, &ExitError{Argv: argv, Code: exit.ExitCode(), Stderr: written(stderr)}
 	case err != nil:
-		return stdout.String(), fmt.Errorf("run %s: %w", argv[0], err)
+		return out, fmt.Errorf("run %s: %w", argv[0], err)
 	}
-	return stdout.String(), nil
+	return out, nil
+}
+
+func memory(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make file in memory: %w", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// written is all that a program has written to a file in memory.
+func written(f *os.File) string {
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, math.MaxInt64))
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
 }
 
 // joinScript moves itself into the cgroups named before "--", then becomes the command after it.

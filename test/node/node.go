@@ -64,7 +64,6 @@ func Boot(ctx context.Context, cfg Config) (*Node, error) {
 		err = n.importImages(ctx)
 	}
 	if err != nil {
-		//nolint:contextcheck // what was begun goes away even when ctx has ended
 		return nil, errors.Join(fmt.Errorf("boot node %s: %w", n.ID, err), n.Close())
 	}
 	return n, nil

@@ -42,7 +42,7 @@ func containerdTool(version string) (tool, error) {
 
 func crictlTool() tool {
 	return tool{
-		name: "crictl", version: crictlVersion, module: "crictl", ldflags: "-s -w",
+		name: "crictl", version: crictlVersion, module: "crictl", ldflags: "-s -w -X sigs.k8s.io/cri-tools/pkg/version.Version=v" + crictlVersion,
 		packages: []string{"sigs.k8s.io/cri-tools/cmd/crictl"},
 	}
 }

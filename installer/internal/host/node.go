@@ -77,7 +77,7 @@ func fromBytes(b []byte) source {
 
 func fromFile(path string) source {
 	return func() (io.ReadCloser, error) {
-		f, err := os.Open(path) //nolint:gosec // the programs that root names
+		f, err := os.Open(path)
 		if err != nil {
 			return nil, fmt.Errorf("read program: %w", err)
 		}

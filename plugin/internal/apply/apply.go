@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/log"
 
 	"quiesce/plugin/internal/cri"
+	"quiesce/plugin/internal/freeze"
 	"quiesce/plugin/internal/node"
 	"quiesce/plugin/internal/systemd"
 	"quiesce/plugin/stage"
@@ -47,6 +48,11 @@ type Apply struct {
 
 	Verify time.Duration // how long the runtime may take until it answers and everything is there
 	Look   time.Duration // how long the last look waits for creations to end
+
+	Freezer Freezer // nil: nothing is frozen
+
+	window bool          // something is frozen, or may be
+	frozen freeze.Result // of the last window
 }
 
 // Ticket is the gate's word that apply may run, and for what.

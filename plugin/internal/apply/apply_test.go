@@ -66,6 +66,25 @@ func TestNoChangeIsNoRestart(t *testing.T) {
 	m.wantPhase("r", stage.Removed, "nothing had to be changed")
 }
 
+func TestTheSameInstallAgainChangesNoByte(t *testing.T) {
+	m := newMachine(t)
+	m.stage(manifest(stage.Install, "one", "a"))
+	check(t, m.run())
+	before, err := os.ReadFile(m.path("etc/conf.d/quiesce-a.toml"))
+	check(t, err)
+	for _, id := range []string{"two", "three"} {
+		again := manifest(stage.Install, id, "a")
+		again.Owner.Pod = "one" // the payload of one
+		m.stage(again)
+		check(t, m.run())
+		m.want([]string{"a", "runc"}, 1)
+		m.wantPhase(id, stage.IsLive, "nothing had to be changed")
+	}
+	if after, err := os.ReadFile(m.path("etc/conf.d/quiesce-a.toml")); err != nil || string(after) != string(before) {
+		t.Errorf("the drop-in is %q, %v; it was %q", after, err, before)
+	}
+}
+
 func TestALaterEntryMakesAnEarlierOneVoid(t *testing.T) {
 	m := newMachine(t)
 	m.stage(manifest(stage.Install, "i", "a"))

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ func (m *machine) stage(man stage.Manifest) {
 	defer in.Close()
 	exe := program(m.t)
 	_, err = in.Stage(context.Background(), man, func(int) (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(append(exe, man.ID...))), nil // each entry has a shim of its own
+		return io.NopCloser(bytes.NewReader(append(exe, cmp.Or(man.Owner.Pod, man.ID)...))), nil // each entry has a shim of its own
 	}, nil)
 	check(m.t, err)
 }

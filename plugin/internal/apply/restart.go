@@ -16,7 +16,7 @@ import (
 )
 
 // restart restarts the runtime once and verifies what came back. lost names the containers whose exit code it cost.
-func (a *Apply) restart(ctx context.Context, j *stage.Journal, batch []stage.Entry) (lost []string, err error) {
+func (a *Apply) restart(ctx context.Context, t Ticket, j *stage.Journal, batch []stage.Entry) (lost []string, err error) {
 	before, err := a.CRI.Processes(ctx)
 	if err != nil {
 		log.G(ctx).WithError(err).Warn("containers cannot be compared over the restart")
@@ -25,6 +25,10 @@ func (a *Apply) restart(ctx context.Context, j *stage.Journal, batch []stage.Ent
 	if err := a.Store.Advance(j, stage.StepRestarting); err != nil {
 		return nil, err
 	}
+	if err := a.freeze(ctx, t.Now); err != nil {
+		return nil, err
+	}
+	defer a.thawIfStopped(ctx)
 	began := time.Now()
 	log.G(ctx).WithField("entries", ids(batch)).Info("restarting the runtime")
 	ctx, cancel := context.WithTimeoutCause(ctx, a.Verify, fmt.Errorf("the runtime was not back within %v", a.Verify))
@@ -42,6 +46,7 @@ func (a *Apply) restart(ctx context.Context, j *stage.Journal, batch []stage.Ent
 // record keeps what the restart cost for status and metrics, and hands the error on.
 func (a *Apply) record(ctx context.Context, began time.Time, batch []stage.Entry, lost []string, why error) error {
 	r := stage.Restart{Began: began.UTC(), Took: time.Since(began), Entries: ids(batch), Lost: lost}
+	r.Freeze = a.froze()
 	if why != nil {
 		r.Failed = why.Error()
 	}
@@ -56,6 +61,9 @@ func (a *Apply) comeBack(ctx context.Context, batch []stage.Entry) error {
 	for {
 		a.CRI.Reconnect()
 		rt, err := a.CRI.Runtime(ctx)
+		if err == nil {
+			a.thaw(ctx)
+		}
 		switch {
 		case err == nil && rt.Ready:
 			return a.handlers(rt, batch)
@@ -98,6 +106,10 @@ func (a *Apply) handlers(rt cri.Runtime, batch []stage.Entry) error {
 
 // restartAgain brings the runtime back after a rollback.
 func (a *Apply) restartAgain(ctx context.Context) error {
+	defer a.thaw(ctx)
+	if a.CRI.Answers(ctx) {
+		_ = a.freeze(ctx, true) // this restart cannot be put off: what is not protected is named
+	}
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, a.Verify, fmt.Errorf("the runtime was not back within %v", a.Verify))
 	defer cancel()

@@ -30,7 +30,11 @@ func (a *Apply) transact(ctx context.Context, t Ticket, batch []stage.Entry) err
 	if err := a.lastLook(ctx, t, batch); err != nil {
 		return errors.Join(err, a.putBack(ctx, j), a.forgive(batch))
 	}
-	lost, err := a.restart(ctx, j, batch)
+	defer a.thaw(ctx)
+	lost, err := a.restart(ctx, t, j, batch)
+	if errors.Is(err, ErrDeferred) {
+		return errors.Join(err, a.putBack(ctx, j), a.forgive(batch))
+	}
 	if err != nil {
 		return a.undo(ctx, j, batch, err)
 	}
@@ -78,7 +82,7 @@ func (a *Apply) plan(ctx context.Context, batch []stage.Entry) ([]stage.Change, 
 		}
 		want = append(want, a.handler(name, live[name]))
 	}
-	changes, err := cfg.Change(want)
+	changes, err := render(cfg, want)
 	if err != nil || len(changes) == 0 {
 		return nil, err
 	}
@@ -90,6 +94,33 @@ func (a *Apply) plan(ctx context.Context, batch []stage.Entry) ([]stage.Change, 
 		out[i] = stage.Change{Path: c.Path, Old: c.Old, New: c.New, Attr: stage.Attr{Mode: c.Mode, UID: c.UID, GID: c.GID}}
 	}
 	return out, nil
+}
+
+// render is cfg.Change, but a drop-in that differs in nothing but the entry it names stays as it is: the same install
+// again is no change.
+func render(cfg *config.Config, want []config.Handler) ([]config.Change, error) {
+	installed, err := cfg.Handlers()
+	if err != nil {
+		return nil, err
+	}
+	kept := slices.Clone(want)
+	for i, h := range kept {
+		if at := slices.IndexFunc(installed, func(in config.Installed) bool { return in.Name == h.Name }); at >= 0 {
+			kept[i].Entry = installed[at].Entry
+		}
+	}
+	changes, err := cfg.Change(kept)
+	if err != nil {
+		return nil, err
+	}
+	for i, h := range kept {
+		for _, c := range changes {
+			if slices.ContainsFunc(installed, func(in config.Installed) bool { return in.Name == h.Name && in.Path == c.Path }) {
+				kept[i].Entry = want[i].Entry // it changes anyway, and says by whom
+			}
+		}
+	}
+	return cfg.Change(kept)
 }
 
 // gone lists the handlers that a batch takes away.

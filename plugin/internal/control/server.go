@@ -22,6 +22,7 @@ type Backend interface {
 	Status() Status
 	Hold(who string) error // an empty who releases
 	Fence(up bool)
+	DrainChanged() error // its state on disk is another
 }
 
 // maxBody limits a request, in bytes.
@@ -56,7 +57,7 @@ func (l rootOnly) Accept() (net.Conn, error) {
 		if uid, err := peer(c); err == nil && (uid == 0 || uid == os.Geteuid()) {
 			return c, nil
 		}
-		c.Close()
+		_ = c.Close()
 	}
 }
 
@@ -77,7 +78,7 @@ func peer(c *net.UnixConn) (uid int, err error) {
 // Serve answers until ctx ends.
 func Serve(ctx context.Context, l net.Listener, b Backend) error {
 	srv := &http.Server{Handler: handler(ctx, b), ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: maxBody}
-	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve control socket: %w", err)
@@ -104,6 +105,7 @@ func handler(ctx context.Context, b Backend) http.Handler {
 		b.Fence(r.Up)
 		return nil
 	}))
+	mux.HandleFunc("POST /v1/drain", do(func(Request) error { return b.DrainChanged() }))
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collector{b})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))

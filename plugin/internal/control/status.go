@@ -18,6 +18,7 @@ type Status struct {
 	Installers []Installer    `json:"installers"`
 	Pending    []stage.Result `json:"pending"`
 	Restart    stage.Restart  `json:"last_restart"`
+	Drain      Drain          `json:"drain"`
 	Notes      []string       `json:"notes,omitempty"` // what works less than it could, and why
 }
 

@@ -33,6 +33,7 @@ type Daemon struct {
 	CRI     CRI
 	NRI     func() nri.Status
 	Fences  *Fence
+	Drains  *Drains
 	Rules   node.Rules
 	Policy  gate.Policy
 	Start   func(ctx context.Context, t apply.Ticket) error // runs apply's unit to its end
@@ -75,10 +76,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			if running {
-				<-applied
-			}
-			return nil
+			return d.last(ctx, running, applied)
 		case err := <-applied:
 			running = false
 			if err != nil {
@@ -90,6 +88,18 @@ func (d *Daemon) Run(ctx context.Context) error {
 		case <-time.After(until(dec)):
 		}
 	}
+}
+
+// last waits for the apply that was begun: it is a unit of its own and goes on without the daemon, but its ticket should
+// have been taken.
+func (d *Daemon) last(ctx context.Context, running bool, applied <-chan error) error {
+	if !running {
+		return nil
+	}
+	if err := <-applied; err != nil {
+		log.G(ctx).WithError(err).Info("apply goes on by itself")
+	}
+	return nil
 }
 
 // until is when to look again at the latest.
@@ -133,6 +143,8 @@ func (d *Daemon) look(ctx context.Context, running bool) (gate.Input, error) {
 	if s := d.NRI(); in.Synced == "" && !s.Connected && time.Since(s.Since) < nriGrace {
 		in.Synced = "NRI is not connected"
 	}
+	d.Drains.Refresh()
+	in.Draining = d.Drains.Active()
 	in.Now = time.Now()
 	in.Installers, in.Users = d.Rules.Installers(snap, in.Now), snap.ByHandler()
 	if h := d.Store.Hold(); h.Who != "" {

@@ -99,6 +99,7 @@ func (d *Daemon) Status() control.Status {
 	defer d.mu.Unlock()
 	s := d.status
 	s.Version, s.NRI, s.Restart = d.Version, d.NRI(), d.Store.LastRestart()
+	s.Drain = d.Drains.Status()
 	s.Handlers = merge(s.Handlers, stage.Live(current), d.State.Snapshot().ByHandler())
 	if err != nil {
 		s.Notes = append(s.Notes, "the stage cannot be read: "+err.Error())

@@ -102,13 +102,13 @@ func (p *Pod) container(e Event) {
 		i = len(p.Containers) - 1
 	}
 	c := &p.Containers[i]
-	switch e.Kind {
-	case ContainerCreate:
-		c.State = Created
-	case ContainerStart:
-		c.State = Running
-	default:
+	if e.Kind == ContainerStop {
 		c.State, c.Finished = Exited, orTime(c.Finished, e.At)
+		return
+	}
+	c.State = Created
+	if e.Kind == ContainerStart {
+		c.State = Running
 	}
 }
 

@@ -20,6 +20,11 @@ type Fence interface {
 	Refuse(p *node.Pod) error
 }
 
+// PodFence is a Fence that is also asked for whole pods, where refusing one does no harm.
+type PodFence interface {
+	RefusePod(p *node.Pod) error
+}
+
 // Plugin is the NRI plugin: callbacks only.
 type Plugin struct {
 	sink   Sink
@@ -75,8 +80,13 @@ func (p *Plugin) event(kind node.EventKind, s *api.PodSandbox, c *api.Container)
 	p.sink.Apply(e)
 }
 
-// RunPodSandbox observes.
+// RunPodSandbox observes, and refuses behind a fence where that is safe.
 func (p *Plugin) RunPodSandbox(_ context.Context, s *api.PodSandbox) error {
+	if f, ok := p.fence.(PodFence); ok && canRefusePods(p.name, p.ver) {
+		if err := f.RefusePod(pod(s)); err != nil {
+			return err
+		}
+	}
 	p.event(node.PodRun, s, nil)
 	return nil
 }
@@ -95,7 +105,9 @@ func (p *Plugin) RemovePodSandbox(_ context.Context, s *api.PodSandbox) error {
 
 // CreateContainer observes, refuses behind a fence, and gives the container's scope its stop timeout.
 func (p *Plugin) CreateContainer(_ context.Context, s *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	if err := p.fence.Refuse(pod(s)); err != nil {
+	np := pod(s)
+	np.Containers = []node.Container{*container(c)} // its mounts say what the pod is for
+	if err := p.fence.Refuse(np); err != nil {
 		return nil, nil, err
 	}
 	p.event(node.ContainerCreate, s, c)

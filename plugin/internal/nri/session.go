@@ -39,6 +39,7 @@ type Session struct {
 	socket string
 	sink   Sink
 	fence  Fence
+	limit  time.Duration // of a registration
 
 	mu     sync.Mutex
 	status Status
@@ -46,7 +47,7 @@ type Session struct {
 
 // NewSession prepares a session on the runtime's NRI socket.
 func NewSession(socket string, sink Sink, fence Fence) *Session {
-	return &Session{socket: socket, sink: sink, fence: fence, status: Status{Since: time.Now()}}
+	return &Session{socket: socket, sink: sink, fence: fence, limit: registration, status: Status{Since: time.Now()}}
 }
 
 // Status may be called at any time.
@@ -112,7 +113,7 @@ func (s *Session) once(ctx context.Context) error {
 	go func() { started <- st.Start(ctx) }()
 	select {
 	case err = <-started:
-	case <-time.After(registration):
+	case <-time.After(s.limit):
 		return ErrHung
 	}
 	if err != nil {

@@ -25,7 +25,7 @@ func Watchdog(ctx context.Context, alive func(context.Context) error) error {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || interval == 0 {
 		<-ctx.Done()
-		return nil //nolint:nilerr // no watchdog wanted
+		return nil
 	}
 	tick := time.NewTicker(interval / 3)
 	defer tick.Stop()

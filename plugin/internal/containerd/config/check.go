@@ -22,7 +22,7 @@ func Check(ctx context.Context, binary string, c *Config, changes []Change, want
 	if err != nil {
 		return fmt.Errorf("check config: %w", err)
 	}
-	defer os.RemoveAll(tmp) //nolint:errcheck,forbidigo // our own temporary directory; a leftover breaks nothing
+	defer os.RemoveAll(tmp) //nolint:forbidigo // our own temporary directory; a leftover breaks nothing
 	before, err := c.copyTo(filepath.Join(tmp, "before"), nil)
 	if err != nil {
 		return fmt.Errorf("check present config: %w", err)

@@ -177,7 +177,7 @@ func readRegular(path string) ([]byte, attr, error) {
 	if !info.Mode().IsRegular() {
 		return nil, attr{}, fmt.Errorf("read config: %s is not a regular file; containerd would not start with it", path)
 	}
-	data, err := os.ReadFile(path) //nolint:gosec // the path is the operator's, and only read
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, attr{}, fmt.Errorf("read config: %w", err)
 	}

@@ -1,0 +1,36 @@
+SHELL := /bin/bash
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+CACHE   := $(or $(QUIESCE_CACHE),$(HOME)/.cache/quiesce)
+
+.PHONY: help build demo demo-loss test unit lint fuzz clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## both programs, static, into bin/
+	$(GOBUILD) -o bin/quiesce ./plugin
+	$(GOBUILD) -o bin/quiesce-installer ./installer
+
+demo: ## the main job on a throwaway real node: the story, out/demo.json and out/evidence/ (needs root)
+	go run ./test/demo
+
+demo-loss: ## 50 exit codes over 20 restarts, and the same without quiesce: out/loss.json, out/evidence/ (needs root)
+	go run ./test/loss/demo
+
+test: ## all tests, those on real nodes included; out/test.json has them as JSON (needs root)
+	@mkdir -p out
+	go run ./test/gotest -json-file out/test.json -- -race -shuffle=on -timeout 60m ./...
+
+unit: ## the tests that need no node
+	go test -race -shuffle=on -short ./plugin/... ./installer/... ./manifests/... ./test/repo/...
+
+lint: ## go vet and golangci-lint
+	go vet ./...
+	go run ./test/lint
+
+fuzz: ## 20 seconds of each fuzz target
+	go test -run '^$$' -fuzz FuzzChange -fuzztime 20s ./plugin/internal/containerd/config
+
+clean: ## remove what make made; the cache of tools and root file systems stays
+	rm -rf bin out

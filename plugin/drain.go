@@ -1,0 +1,308 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/containerd/log"
+	"github.com/urfave/cli/v3"
+	"golang.org/x/sys/unix"
+
+	"quiesce/plugin/internal/control"
+	"quiesce/plugin/internal/cri"
+	"quiesce/plugin/internal/drain"
+	"quiesce/plugin/internal/process"
+	"quiesce/plugin/internal/systemd"
+)
+
+// drainer is what one drain needs.
+type drainer struct {
+	cfg    Config
+	policy drain.Policy
+	store  *drain.Store
+	daemon *control.Client
+	rt     *process.Failover
+}
+
+// withDrainer wires a drain. Nothing of it needs the daemon, and nothing registers with NRI: that would freeze CRI
+// behind a long stop (containerd#14083).
+func withDrainer(cfg Config, do func(*drainer) error) error {
+	store, err := drain.OpenStore(cfg.StageDir)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	client, err := cri.New(cfg.CRISocket)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return do(&drainer{
+		cfg: cfg, policy: cfg.Drain.policy(), store: store, daemon: control.NewClient(cfg.controlSocket()),
+		rt: &process.Failover{Runtime: client, Dead: runtimeDead(cfg)},
+	})
+}
+
+// runtimeDead tells whether a silent runtime is not coming back: systemd does not restart a unit whose stop job waits.
+func runtimeDead(cfg Config) func(context.Context, time.Duration) bool {
+	return func(ctx context.Context, silent time.Duration) bool {
+		patience := 30 * time.Second
+		if active, err := (systemd.Unit{Name: cfg.Unit}).Active(ctx); err == nil && active != "active" && active != "activating" && active != "reloading" {
+			patience = 10 * time.Second
+			if m, err := systemd.Look(ctx); err == nil && (m.State == "stopping" || m.Jobs[cfg.Unit] == "stop") {
+				patience = time.Second
+			}
+		}
+		return silent > patience
+	}
+}
+
+func drainCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "drain",
+		Usage: "stop pods in order, each with its own grace, and keep them stopped until resume",
+		Description: "Works without the daemon, but then nothing keeps a kubelet from starting the pods again.\n" +
+			"quiesce-drain.service does it by itself when the node's services stop.",
+		Flags: append(selectionFlags(),
+			&cli.DurationFlag{Name: "deadline", Usage: "end after this `TIME` whatever pods do; default drain.deadline of the configuration"},
+			&cli.BoolFlag{Name: "keep-sandboxes", Usage: "leave the pods' sandboxes as they are: their containers are to come back"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "show the plan only"},
+			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
+			&cli.StringFlag{Name: "from-systemd", Usage: "run as quiesce-drain.service: start or stop", Hidden: true},
+		),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			cfg, err := readConfig(c.String("config"))
+			if err != nil {
+				return err
+			}
+			if ctx, err = logging(ctx, cfg); err != nil {
+				return err
+			}
+			switch verb := c.String("from-systemd"); verb {
+			case "":
+				return drainNow(ctx, c, cfg)
+			case "start":
+				return drainUnitStart(ctx, cfg)
+			case "stop":
+				return drainUnitStop(ctx, cfg)
+			default:
+				return refuse("drain: --from-systemd %q must be start or stop", verb)
+			}
+		},
+	}
+}
+
+func selectionFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "all", Usage: "all pods of the node"},
+		&cli.StringFlag{Name: "handler", Usage: "pods of the runtime handler `NAME`; \"\" is the default one"},
+		&cli.StringFlag{Name: "selector", Aliases: []string{"l"}, Usage: "pods that match [NAMESPACE/]`LABELS`"},
+		&cli.StringFlag{Name: "pod", Usage: "the pod `NAMESPACE/NAME`; the name may be a glob"},
+	}
+}
+
+// selection reads which pods are meant. Exactly one flag says so.
+func selection(c *cli.Command, def bool) (drain.Selection, error) {
+	var s drain.Selection
+	n := 0
+	if c.Bool("all") {
+		s.All = true
+		n++
+	}
+	if c.IsSet("handler") {
+		h := c.String("handler")
+		s.Handler = &h
+		n++
+	}
+	if c.IsSet("selector") {
+		sel, err := drain.ParseSelector(c.String("selector"))
+		if err != nil {
+			return s, refuse("%w", err)
+		}
+		s.Selector = &sel
+		n++
+	}
+	if c.IsSet("pod") {
+		if s.Pod = c.String("pod"); strings.Count(s.Pod, "/") != 1 {
+			return s, refuse("--pod %q must be NAMESPACE/NAME", s.Pod)
+		}
+		n++
+	}
+	if n == 0 && def {
+		return drain.Selection{All: true}, nil
+	}
+	if n != 1 {
+		return s, refuse("%s: say which pods: one of --all, --handler, --selector, --pod", c.Name)
+	}
+	return s, nil
+}
+
+// drainNow is the operator's.
+func drainNow(ctx context.Context, c *cli.Command, cfg Config) error {
+	sel, err := selection(c, false)
+	if err != nil {
+		return err
+	}
+	deadline := time.Duration(cfg.Drain.Deadline)
+	if c.IsSet("deadline") {
+		if deadline = c.Duration("deadline"); deadline < drain.Floor {
+			return refuse("drain: --deadline %v must be at least %v", deadline, drain.Floor)
+		}
+	}
+	return withDrainer(cfg, func(d *drainer) error {
+		d.policy.KeepSandboxes = c.Bool("keep-sandboxes")
+		snap, err := d.rt.Snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		plan, problems := drain.New(snap, d.policy, sel)
+		w := c.Root().Writer
+		if c.Bool("dry-run") || sel.All && !c.Bool("yes") {
+			if err := plan.Print(w); err != nil {
+				return err
+			}
+		}
+		if problems != nil && !c.Bool("yes") {
+			return refuse("drain: %w", problems)
+		}
+		if c.Bool("dry-run") {
+			return nil
+		}
+		if sel.All && !c.Bool("yes") {
+			if err := confirmDrain(c, plan); err != nil {
+				return err
+			}
+		}
+		st, err := d.run(ctx, request{sel: sel, trigger: "drain by an operator", deadline: deadline}, progress(w))
+		if st != nil {
+			summarize(w, st)
+		}
+		return err
+	})
+}
+
+func confirmDrain(c *cli.Command, plan drain.Plan) error {
+	if !terminal(os.Stdin) {
+		return refuse("drain: --all stops every pod of the node; off a terminal it needs --yes")
+	}
+	fmt.Fprintf(c.Root().Writer, "This stops %d pods, and they stay stopped until `quiesce resume`. Go on? [y/N] ", plan.Pods())
+	answer, _ := bufio.NewReader(c.Root().Reader).ReadString('\n') // no answer is no
+	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		return refuse("drain: not confirmed; nothing was stopped")
+	}
+	return nil
+}
+
+func terminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// request is what is to be drained, and why.
+type request struct {
+	sel      drain.Selection
+	trigger  string
+	deadline time.Duration
+	patient  bool   // wait for a drain that is at work
+	kubelet  string // a unit to stop first
+}
+
+// run drains, or goes on with a drain that was cut off. watch is told when the engine is ready.
+func (d *drainer) run(ctx context.Context, r request, watch func(context.Context, *drain.Engine) func()) (*drain.State, error) {
+	unlock, err := d.lock(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unlock() }()
+	st, err := d.state(ctx, r)
+	if err != nil || st.Phase == drain.Drained {
+		return st, err
+	}
+	d.stopKubelet(ctx, r, st)
+	e := &drain.Engine{
+		Stopper: d.rt, Observer: d.rt, Reacher: d.rt, Hooks: d.rt.Runtime.(drain.Hooks), Journal: d.store, Policy: d.policy, Fence: d.daemon.Drain,
+	}
+	defer watch(ctx, e)()
+	return st, e.Run(ctx, st)
+}
+
+// lock takes the drain's state. A patient one waits as long as a drain may take.
+func (d *drainer) lock(ctx context.Context, r request) (unlock func() error, err error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(r.deadline + time.Minute); ; {
+		unlock, err = d.store.Lock()
+		if err == nil || !errors.Is(err, drain.ErrLocked) {
+			return unlock, err
+		}
+		if !r.patient || time.Now().After(end) {
+			return nil, refuse("drain: %w; see quiesce report", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// state is that of the drain that was cut off, if it is the same, or a new one.
+func (d *drainer) state(ctx context.Context, r request) (*drain.State, error) {
+	old, err := d.store.Load()
+	if err != nil {
+		log.G(ctx).WithError(err).Error("the state of an earlier drain is lost")
+	}
+	boot := drain.Boot()
+	if old.Active(boot) && old.Phase != drain.Drained && (old.Selection.All || old.Selection.String() == r.sel.String()) {
+		log.G(ctx).WithField("drain", old.ID).Info("going on with a drain that was cut off")
+		d.rt.Prime(old)
+		if left := time.Until(old.Deadline); left < time.Minute {
+			old.Deadline = time.Now().UTC().Add(min(r.deadline, time.Minute))
+		}
+		old.Phase = drain.Draining
+		return old, nil
+	}
+	snap, err := d.rt.Snapshot(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("drain: the runtime does not answer and nothing is known of its containers: %w", err)
+	}
+	plan, problems := drain.New(snap, d.policy, r.sel)
+	if problems != nil {
+		log.G(ctx).WithError(problems).Error("the order is not what pods or rules ask for")
+	}
+	if old.Active(boot) && old.Phase == drain.Drained && plan.Pods() == 0 {
+		return old, nil // and its report stays
+	}
+	st := drain.NewState(plan, r.sel, strings.ToLower(rand.Text()[:8]), boot, r.trigger, time.Now(), r.deadline)
+	st.KeepSandboxes = d.policy.KeepSandboxes
+	if problems != nil {
+		st.Notes = append(st.Notes, strings.Split(problems.Error(), "\n")...)
+	}
+	return st, errors.Join(d.store.Rotate(), d.store.Save(st))
+}
+
+// stopKubelet stops a kubelet that would start again what is stopped. It is noted first, and started on resume.
+func (d *drainer) stopKubelet(ctx context.Context, r request, st *drain.State) {
+	if r.kubelet == "" || st.Kubelet != "" {
+		return
+	}
+	unit := systemd.Unit{Name: r.kubelet}
+	if active, err := unit.Active(ctx); err != nil || active != "active" {
+		return // there is none: the fence has to do
+	}
+	st.Kubelet = r.kubelet
+	if err := d.store.Save(st); err != nil {
+		log.G(ctx).WithError(err).Warn("the drain's state was not written")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	if err := unit.Halt(ctx); err != nil {
+		log.G(ctx).WithError(err).Warn("the kubelet was not stopped")
+	}
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"quiesce/plugin/internal/drain"
+)
+
+// DrainConfig is the table drain of the configuration.
+type DrainConfig struct {
+	Deadline      Duration     `toml:"deadline"`      // of a whole drain
+	Grace         Duration     `toml:"grace"`         // of pods that do not say, or say 0
+	Kubelet       string       `toml:"kubelet"`       // a unit that is stopped before pods are, when the runtime is stopped; empty: none
+	DuringUpgrade bool         `toml:"duringUpgrade"` // drain also when the runtime is stopped while a package manager or snapd changes packages
+	Tiers         []DrainTier  `toml:"tier"`          // more names
+	Rules         []drain.Rule `toml:"rule"`          // the first that matches a pod places it
+	Edges         []drain.Edge `toml:"edge"`
+}
+
+// DrainTier names a rank.
+type DrainTier struct {
+	Name string `toml:"name"`
+	Rank int    `toml:"rank"`
+}
+
+func drainDefaults() DrainConfig {
+	p := drain.DefaultPolicy()
+	return DrainConfig{Deadline: Duration(p.Deadline), Grace: Duration(p.Grace), Kubelet: "kubelet.service"}
+}
+
+func (c *DrainConfig) policy() drain.Policy {
+	p := drain.Policy{Tiers: drain.DefaultTiers(), Rules: c.Rules, Grace: time.Duration(c.Grace), Deadline: time.Duration(c.Deadline)}
+	p.Edges = append(drain.DefaultEdges(), c.Edges...)
+	for _, t := range c.Tiers {
+		p.Tiers = append(p.Tiers, drain.Tier{Name: t.Name, Rank: t.Rank})
+	}
+	return p
+}
+
+func (c *DrainConfig) validate() error {
+	if c.Grace < Duration(drain.Floor) {
+		return fmt.Errorf("drain.grace: must be at least %v", drain.Floor)
+	}
+	p := c.policy()
+	if err := p.Validate(); err != nil {
+		return fmt.Errorf("drain: %w", err)
+	}
+	return nil
+}

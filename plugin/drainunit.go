@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/log"
+
+	"quiesce/plugin/internal/drain"
+	"quiesce/plugin/internal/systemd"
+	"quiesce/plugin/internal/upgrade"
+)
+
+// drainUnitStart is ExecStart of quiesce-drain.service: the node is in use again. It never fails: a unit that did not
+// start does not drain when it stops.
+func drainUnitStart(ctx context.Context, cfg Config) error {
+	err := withDrainer(cfg, func(d *drainer) error {
+		_, err := d.end(ctx)
+		return err
+	})
+	if err != nil {
+		log.G(ctx).WithError(err).Error("the state of the last drain was not ended")
+	}
+	return nil
+}
+
+// end ends the state of a drain, takes the fence down and starts a kubelet that the drain stopped. ended is nil if
+// there was nothing to end.
+func (d *drainer) end(ctx context.Context) (ended *drain.State, err error) {
+	unlock, err := d.store.Lock()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unlock() }()
+	st, err := d.store.Load()
+	if err != nil || st == nil || st.Phase == drain.Ended {
+		return nil, err
+	}
+	if st.Phase == drain.Draining {
+		st.Notes = append(st.Notes, "cut off: it was over before it was done")
+	}
+	st.Phase, st.EndedAt = drain.Ended, time.Now().UTC()
+	if err := d.store.Save(st); err != nil {
+		return nil, err
+	}
+	tell, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := d.daemon.Drain(tell); err != nil {
+		log.G(ctx).WithError(err).Warn("the daemon was not told; it looks by itself every second")
+	}
+	if st.Kubelet == "" || st.Boot != drain.Boot() {
+		return st, nil
+	}
+	if err := (systemd.Unit{Name: st.Kubelet}).Begin(ctx); err != nil {
+		return st, fmt.Errorf("start the kubelet that the drain stopped: %w", err)
+	}
+	return st, nil
+}
+
+// drainUnitStop is ExecStop of quiesce-drain.service.
+func drainUnitStop(ctx context.Context, cfg Config) error {
+	due, stopping, why := decide(ctx, cfg)
+	log.G(ctx).WithField("drain", due).WithField("why", why).Info("the drain unit stops")
+	if !due {
+		return nil
+	}
+	r := request{sel: drain.Selection{All: true}, trigger: why, deadline: time.Duration(cfg.Drain.Deadline), patient: true}
+	if !stopping {
+		r.kubelet = cfg.Drain.Kubelet
+	}
+	extending, done := context.WithCancel(ctx)
+	defer done()
+	go extend(extending, time.Now().Add(r.deadline+2*time.Minute))
+	return withDrainer(cfg, func(d *drainer) error {
+		st, err := d.run(ctx, r, func(context.Context, *drain.Engine) func() { return func() {} })
+		if st != nil {
+			logSummary(ctx, st)
+		}
+		return err
+	})
+}
+
+// extend keeps systemd from cutting the drain off before its own deadline.
+func extend(ctx context.Context, end time.Time) {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for time.Now().Before(end) {
+		systemd.Extend(ctx, 30*time.Second)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// decide tells from systemd's state and jobs whether pods are to be stopped: only if the system goes down, or the
+// runtime's own unit is being stopped for good. A restart of the runtime, and whatever is done to quiesce, is none of it.
+func decide(ctx context.Context, cfg Config) (due, stopping bool, why string) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	m, err := look(ctx)
+	switch job := m.Jobs[cfg.Unit]; {
+	case err != nil:
+		return false, false, "systemd does not answer: " + err.Error()
+	case m.State == "stopping":
+		return true, true, "shutdown"
+	case job != "stop":
+		return false, false, fmt.Sprintf("%s is not being stopped (its job: %q)", cfg.Unit, job)
+	}
+	if who := upgrade.Running(ctx); who != "" && !cfg.Drain.DuringUpgrade {
+		return false, false, "packages are being changed: " + who
+	}
+	return true, false, "stop of " + cfg.Unit
+}
+
+// look asks systemd, again if the first answer does not come.
+func look(ctx context.Context) (m systemd.Manager, err error) {
+	for range 3 {
+		try, cancel := context.WithTimeout(ctx, 3*time.Second)
+		var lerr error
+		m, lerr = systemd.Look(try)
+		cancel()
+		if lerr == nil {
+			return m, nil
+		}
+		err = errors.Join(err, lerr)
+	}
+	return m, err
+}
+
+// logSummary leaves the result in the journal.
+func logSummary(ctx context.Context, st *drain.State) {
+	l := log.G(ctx).WithField("pods", len(st.Pods)).WithField("took", st.Took(time.Now()).Round(time.Millisecond))
+	for o, n := range st.Summary() {
+		l = l.WithField(string(o), n)
+	}
+	l.Info("drained")
+	for _, line := range st.Lines() {
+		if line.Container.Outcome.Hard() {
+			log.G(ctx).WithField("pod", line.Pod.String()).WithField("container", line.Container.Name).Warn(string(line.Container.Outcome))
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/containerd/log"
+)
+
+const (
+	lease     = time.Second            // how long a stop call is held: a long one freezes CRI when a plugin registers (containerd#14083)
+	sent      = 300 * time.Millisecond // after which a stop call that has not failed has sent its signal
+	arrival   = 250 * time.Millisecond // of a signal
+	again     = 200 * time.Millisecond // between tries while the runtime does not answer
+	podStop   = 15 * time.Second       // for one sandbox: a network plugin that is gone blocks
+	exitLimit = 5 * time.Second        // for the runtime to tell how a container ended
+)
+
+// pod stops the mains of a pod together, then the sidecars in reverse, then the sandbox.
+func (e *Engine) pod(ctx context.Context, p *PodRecord, extra time.Duration) {
+	var wg sync.WaitGroup
+	for _, c := range p.Containers {
+		if c.Sidecar == 0 {
+			wg.Go(func() { e.container(ctx, p, c, p.Deadline, extra) })
+		}
+	}
+	wg.Wait()
+	sidecars := slices.DeleteFunc(slices.Clone(p.Containers), func(c *ContainerRecord) bool { return c.Sidecar == 0 })
+	slices.SortFunc(sidecars, func(a, b *ContainerRecord) int { return b.Sidecar - a.Sidecar })
+	for _, c := range sidecars {
+		e.container(ctx, p, c, later(p.Deadline, time.Now().UTC().Add(Floor)), extra)
+	}
+	e.sandbox(ctx, p)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// sandbox stops a pod's sandbox when nothing runs in it.
+func (e *Engine) sandbox(ctx context.Context, p *PodRecord) {
+	if ctx.Err() != nil || e.state.KeepSandboxes {
+		return
+	}
+	for _, c := range p.Containers {
+		if c.Outcome == Unkillable {
+			e.persist(ctx, func() { p.Error = "not stopped: container " + c.Name + " is unkillable" })
+			return
+		}
+	}
+	stop, cancel := context.WithTimeout(ctx, podStop)
+	defer cancel()
+	err := e.Stopper.StopPod(stop, p.ID)
+	e.persist(ctx, func() {
+		p.Stopped = time.Now().UTC()
+		if err != nil {
+			p.Stopped, p.Error = time.Time{}, err.Error()
+		}
+	})
+}
+
+// container brings one container to its end: hook, signal, grace, SIGKILL, look.
+func (e *Engine) container(ctx context.Context, p *PodRecord, c *ContainerRecord, deadline time.Time, extra time.Duration) {
+	if c.Outcome != "" {
+		return
+	}
+	gone := e.watch.gone(c.ID)
+	if c.Signal.IsZero() {
+		if x, err := e.exit(ctx, c.ID); err == nil && (x.Ended || !x.Known) {
+			e.record(ctx, c, x)
+			return
+		}
+	}
+	e.hook(ctx, p, c, deadline, gone)
+	// A signal takes its time to arrive when many are sent; nobody is killed before he had his grace from then on.
+	deadline = later(deadline, time.Now().UTC().Add(Floor)).Add(arrival + extra/2)
+	if deadline.After(e.state.Deadline) {
+		deadline = later(e.state.Deadline, time.Now().UTC().Add(Floor))
+	}
+	if !c.Deadline.IsZero() { // of the run before
+		deadline = c.Deadline
+	}
+	e.signal(ctx, c, deadline, extra, gone)
+	if !wait(ctx, gone, time.Until(deadline)) && ctx.Err() == nil {
+		e.kill(ctx, c, gone)
+	}
+	if ctx.Err() != nil || c.Outcome != "" {
+		return
+	}
+	x, err := e.exit(ctx, c.ID)
+	if err != nil {
+		x = Exit{Known: true, Ended: true, Lost: true, At: time.Now()}
+	}
+	e.record(ctx, c, x)
+}
+
+// wait tells whether ch was closed within d.
+func wait(ctx context.Context, ch <-chan struct{}, d time.Duration) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ch:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// hook runs the preStop hook, once, within the pod's grace.
+func (e *Engine) hook(ctx context.Context, p *PodRecord, c *ContainerRecord, deadline time.Time, gone <-chan struct{}) {
+	left := time.Until(deadline)
+	if c.Hook == nil || !c.HookBegan.IsZero() || left <= 0 {
+		return
+	}
+	e.persist(ctx, func() { c.HookBegan = time.Now().UTC() })
+	hctx, cancel := context.WithTimeoutCause(ctx, left, errors.New("cut off at the end of the pod's grace"))
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		if c.Hook.Sleep > 0 {
+			wait(hctx, nil, c.Hook.Sleep)
+			done <- hctx.Err()
+			return
+		}
+		done <- e.Hooks.Run(hctx, c.ID, *c.Hook, p.IP, left)
+	}()
+	var err error
+	select {
+	case err = <-done:
+	case <-gone:
+	case <-hctx.Done():
+		err = context.Cause(hctx)
+	}
+	e.persist(ctx, func() {
+		c.HookEnded = time.Now().UTC()
+		if err != nil && ctx.Err() == nil {
+			c.HookError = err.Error()
+		}
+	})
+}
+
+// signal has the stop signal sent, unless it was. The State has it first, so there is no second one after a crash.
+func (e *Engine) signal(ctx context.Context, c *ContainerRecord, deadline time.Time, extra time.Duration, gone <-chan struct{}) {
+	if closed(gone) {
+		return
+	}
+	for ctx.Err() == nil && !c.Signalled && time.Now().Before(deadline) {
+		e.persist(ctx, func() { c.Signal, c.Deadline = time.Now().UTC(), deadline })
+		err := e.hold(ctx, c, time.Until(deadline), extra, gone)
+		if err == nil || c.Signalled {
+			return
+		}
+		log.G(ctx).WithError(err).WithField("container", c.Name).Warn("the stop signal was not sent, trying again")
+		wait(ctx, gone, again)
+		if closed(gone) {
+			return
+		}
+	}
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// hold is a stop call that is given up, not cut off by a deadline, after its lease: the deadline would reach the shim
+// and end the very call that signals (ttrpc passes deadlines on, and not that a caller has gone).
+func (e *Engine) hold(ctx context.Context, c *ContainerRecord, timeout, extra time.Duration, gone <-chan struct{}) error {
+	call, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- e.Stopper.StopContainer(call, c.ID, max(timeout, Floor)) }()
+	mark, end := time.NewTimer(sent+extra), time.NewTimer(lease+extra)
+	defer mark.Stop()
+	defer end.Stop()
+	for {
+		select {
+		case err := <-done:
+			if err == nil {
+				e.watch.kick()
+				e.persist(ctx, func() { c.Signalled = true })
+			}
+			return err
+		case <-mark.C:
+			e.persist(ctx, func() { c.Signalled = true })
+		case <-end.C:
+			return nil
+		case <-gone:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// kill sends SIGKILL and waits a bounded time.
+func (e *Engine) kill(ctx context.Context, c *ContainerRecord, gone <-chan struct{}) {
+	log.G(ctx).WithField("container", c.Name).WithField("id", c.ID).Warn("killing a container whose grace is over")
+	e.persist(ctx, func() { c.Kill = time.Now().UTC() })
+	slack := min(KillSlack, max(Floor, time.Until(e.state.Deadline)))
+	call, cancel := context.WithTimeout(ctx, slack)
+	defer cancel()
+	done := make(chan error, 1)
+	var err error
+	for {
+		go func() { done <- e.Stopper.StopContainer(call, c.ID, 0) }()
+		select {
+		case <-gone:
+			return
+		case err = <-done:
+			e.watch.kick()
+		case <-call.Done():
+		}
+		if wait(call, gone, again) {
+			return
+		}
+		if call.Err() != nil {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	log.G(ctx).WithField("container", c.Name).Error("a container survives SIGKILL, passing it by")
+	e.persist(ctx, func() {
+		c.Outcome = Unkillable
+		if err != nil {
+			c.Note = err.Error()
+		}
+	})
+}
+
+// exit asks how a container ended, again for a while if the runtime does not answer.
+func (e *Engine) exit(ctx context.Context, id string) (x Exit, err error) {
+	ctx, cancel := context.WithTimeout(ctx, exitLimit)
+	defer cancel()
+	for {
+		x, err = e.Observer.Exit(ctx, id)
+		if err == nil {
+			return x, nil
+		}
+		if wait(ctx, nil, again); ctx.Err() != nil {
+			return x, err
+		}
+	}
+}
+
+// record says how a container ended.
+func (e *Engine) record(ctx context.Context, c *ContainerRecord, x Exit) {
+	e.persist(ctx, func() {
+		if c.Exit = x.At.UTC(); x.At.IsZero() {
+			c.Exit = time.Now().UTC()
+		}
+		if x.Known && x.Ended && !x.Lost {
+			c.Code = &x.Code
+		}
+		c.Outcome = outcome(c, x)
+	})
+}
+
+func outcome(c *ContainerRecord, x Exit) Outcome {
+	switch {
+	case c.Signal.IsZero() && c.HookBegan.IsZero():
+		return AlreadyGone
+	case !x.Known:
+		return Vanished
+	case x.Killed:
+		return OOM
+	case !c.Kill.IsZero() && (x.Lost || x.Code == 137 || x.At.IsZero()):
+		return Killed
+	case x.Lost:
+		return CodeLost
+	default:
+		return Exited
+	}
+}

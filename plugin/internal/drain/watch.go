@@ -1,0 +1,115 @@
+package drain
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/containerd/log"
+
+	"quiesce/plugin/internal/node"
+)
+
+// watch asks for the states of all containers again and again, one list for everybody who waits.
+type watch struct {
+	observer Observer
+
+	mu      sync.Mutex
+	waiting map[string]chan struct{}
+	wake    chan struct{}
+}
+
+const (
+	pollFirst = 20 * time.Millisecond
+	pollLast  = 100 * time.Millisecond
+)
+
+func newWatch(o Observer) *watch {
+	return &watch{observer: o, waiting: map[string]chan struct{}{}, wake: make(chan struct{}, 1)}
+}
+
+// start polls until ctx ends or stop is called.
+func (w *watch) start(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func (w *watch) run(ctx context.Context) {
+	pause, down := pollFirst, false
+	for ctx.Err() == nil {
+		if w.idle() {
+			select {
+			case <-w.wake:
+				pause = pollFirst
+			case <-ctx.Done():
+			}
+			continue
+		}
+		states, err := w.observer.States(ctx)
+		switch {
+		case err != nil && !down && ctx.Err() == nil:
+			log.G(ctx).WithError(err).Warn("the runtime does not answer")
+			down = true
+		case err == nil && w.settle(states):
+			pause, down = pollFirst, false
+		case err == nil:
+			down = false
+		}
+		select {
+		case <-time.After(pause):
+			pause = min(pause+pause/8, pollLast)
+		case <-w.wake:
+			pause = pollFirst
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (w *watch) idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.waiting) == 0
+}
+
+// settle tells those whose container no longer runs.
+func (w *watch) settle(states map[string]node.ContainerState) (any bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, ch := range w.waiting {
+		if s, known := states[id]; !known || s == node.Exited {
+			close(ch)
+			delete(w.waiting, id)
+			any = true
+		}
+	}
+	return any
+}
+
+// gone gives a channel that is closed once the container no longer runs.
+func (w *watch) gone(id string) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ch := w.waiting[id]
+	if ch == nil {
+		ch = make(chan struct{})
+		w.waiting[id] = ch
+	}
+	w.kick()
+	return ch
+}
+
+// kick has the states asked for at once.
+func (w *watch) kick() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}

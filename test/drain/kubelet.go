@@ -1,0 +1,295 @@
+package drain
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"quiesce/test/lab"
+)
+
+// Pod is what the kubelet is to keep running.
+type Pod struct {
+	Namespace, Name, UID string
+	Labels, Annotations  map[string]string
+	Source               string // config.source; api if empty
+	Grace                int
+	HostNetwork          bool
+	SharedPID            bool
+	Containers           []Container
+}
+
+// Container of a Pod.
+type Container struct {
+	Name       string
+	Image      string
+	Argv       []string
+	Mounts     map[string]string // host → container
+	PreStop    string            // the handler as JSON
+	Ports      string            // the ports as JSON
+	StopSignal string
+}
+
+// Image has the victim.
+const Image = "localhost/victim:1"
+
+// Evidence is where victims write, in the node.
+const Evidence = "/var/lib/evidence"
+
+// Victim is a pod with one victim container called main.
+func Victim(ns, name string, grace int, args ...string) Pod {
+	return Pod{
+		Namespace: ns, Name: name, UID: uid(), Grace: grace, Labels: map[string]string{"app": name}, Annotations: map[string]string{},
+		Containers: []Container{VictimContainer("main", name, args...)},
+	}
+}
+
+// VictimContainer writes to a file named after its log.
+func VictimContainer(name, log string, args ...string) Container {
+	return Container{
+		Name: name, Image: Image, Argv: append([]string{"/victim", "-log", "/evidence/" + log}, args...),
+		Mounts: map[string]string{Evidence: "/evidence"},
+	}
+}
+
+func uid() string { return strings.ToLower(rand.Text()[:16]) }
+
+// Kubelet keeps pods running through CRI.
+type Kubelet struct {
+	lab     *lab.Lab
+	systemd bool // systemd's cgroup driver
+
+	mu      sync.Mutex
+	pods    []Pod
+	made    []time.Time   // containers that were created
+	refused []error       // creations that were not
+	slowest time.Duration // of all CRI calls
+}
+
+// NewKubelet makes one that has no pods.
+func NewKubelet(l *lab.Lab, systemd bool) *Kubelet { return &Kubelet{lab: l, systemd: systemd} }
+
+// Start runs pods and keeps them from then on in Sync.
+func (k *Kubelet) Start(ctx context.Context, pods ...Pod) error {
+	if _, err := k.lab.Exec(ctx, "mkdir", "-p", Evidence); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.pods = append(k.pods, pods...)
+	k.mu.Unlock()
+	var g errgroup.Group
+	g.SetLimit(4)
+	for _, p := range pods {
+		g.Go(func() error { return k.sync(ctx, p) })
+	}
+	return g.Wait()
+}
+
+// Run makes pods anew until ctx ends, like a kubelet but faster.
+func (k *Kubelet) Run(ctx context.Context) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		k.mu.Lock()
+		pods := slices.Clone(k.pods)
+		k.mu.Unlock()
+		for _, p := range pods {
+			_ = k.sync(ctx, p) // again at the next tick
+		}
+	}
+}
+
+// Made counts the containers created since a time.
+func (k *Kubelet) Made(since time.Time) (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, at := range k.made {
+		if at.After(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// Refused is how often a creation was refused by the fence.
+func (k *Kubelet) Refused() (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, err := range k.refused {
+		if strings.Contains(err.Error(), "quiesce drains") {
+			n++
+		}
+	}
+	return n
+}
+
+// sync brings one pod to what it should be: a ready sandbox, all containers running.
+func (k *Kubelet) sync(ctx context.Context, p Pod) error {
+	cri, err := k.lab.CRI(ctx)
+	if err != nil {
+		return err
+	}
+	label := map[string]string{"io.kubernetes.pod.uid": p.UID}
+	list, err := cri.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: label}})
+	if err != nil {
+		return err
+	}
+	var attempt uint32
+	id := ""
+	for _, s := range list.GetItems() {
+		attempt = max(attempt, s.GetMetadata().GetAttempt()+1)
+		if s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
+			id, attempt = s.GetId(), s.GetMetadata().GetAttempt()
+			break
+		}
+	}
+	config := k.sandbox(p, attempt)
+	if id == "" {
+		r, err := cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+		if err != nil {
+			return fmt.Errorf("run pod %s: %w", p.Name, err)
+		}
+		id = r.GetPodSandboxId()
+	}
+	for _, c := range p.Containers {
+		if err := k.container(ctx, cri, p, c, id, config); err != nil {
+			return fmt.Errorf("start container %s of %s: %w", c.Name, p.Name, err)
+		}
+	}
+	return nil
+}
+
+func (k *Kubelet) container(ctx context.Context, cri runtimeapi.RuntimeServiceClient, p Pod, c Container, sandbox string, sc *runtimeapi.PodSandboxConfig) error {
+	list, err := cri.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+		LabelSelector: map[string]string{"io.kubernetes.pod.uid": p.UID, "io.kubernetes.container.name": c.Name},
+	}})
+	if err != nil {
+		return err
+	}
+	var attempt uint32
+	for _, ct := range list.GetContainers() {
+		attempt = max(attempt, ct.GetMetadata().GetAttempt()+1)
+		if ct.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING && ct.GetPodSandboxId() == sandbox {
+			return nil
+		}
+	}
+	r, err := cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, Config: k.config(p, c, attempt), SandboxConfig: sc})
+	k.mu.Lock()
+	if err != nil {
+		k.refused = append(k.refused, err)
+	} else {
+		k.made = append(k.made, time.Now())
+	}
+	k.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	_, err = cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: r.GetContainerId()})
+	return err
+}
+
+func (k *Kubelet) sandbox(p Pod, attempt uint32) *runtimeapi.PodSandboxConfig {
+	source := p.Source
+	if source == "" {
+		source = "api"
+	}
+	annotations := map[string]string{"kubernetes.io/config.source": source}
+	maps.Copy(annotations, p.Annotations)
+	labels := map[string]string{"io.kubernetes.pod.name": p.Name, "io.kubernetes.pod.namespace": p.Namespace, "io.kubernetes.pod.uid": p.UID}
+	maps.Copy(labels, p.Labels)
+	parent := "/kubepods/burstable/pod" + p.UID
+	if k.systemd {
+		parent = "kubepods-burstable-pod" + p.UID + ".slice"
+	}
+	return &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: p.UID, Attempt: attempt},
+		Labels:   labels, Annotations: annotations, LogDirectory: path.Join("/var/log/pods", p.Namespace+"_"+p.Name+"_"+p.UID),
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			CgroupParent:    parent,
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: p.namespaces()},
+		},
+	}
+}
+
+func (p Pod) namespaces() *runtimeapi.NamespaceOption {
+	o := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
+	if p.SharedPID {
+		o.Pid = runtimeapi.NamespaceMode_POD
+	}
+	if p.HostNetwork {
+		o.Network = runtimeapi.NamespaceMode_NODE
+	}
+	return o
+}
+
+func (k *Kubelet) config(p Pod, c Container, attempt uint32) *runtimeapi.ContainerConfig {
+	annotations := map[string]string{
+		"io.kubernetes.container.restartCount":       strconv.Itoa(int(attempt)),
+		"io.kubernetes.pod.terminationGracePeriod":   strconv.Itoa(p.Grace),
+		"io.kubernetes.container.terminationMessage": "",
+	}
+	if c.PreStop != "" {
+		annotations["io.kubernetes.container.preStopHandler"] = c.PreStop
+	}
+	if c.Ports != "" {
+		annotations["io.kubernetes.container.ports"] = c.Ports
+	}
+	cfg := &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: attempt},
+		Image:    &runtimeapi.ImageSpec{Image: c.Image}, Command: c.Argv, Annotations: annotations,
+		Labels: map[string]string{
+			"io.kubernetes.container.name": c.Name, "io.kubernetes.pod.name": p.Name,
+			"io.kubernetes.pod.namespace": p.Namespace, "io.kubernetes.pod.uid": p.UID,
+		},
+		LogPath: c.Name + ".log",
+		Linux: &runtimeapi.LinuxContainerConfig{
+			Resources:       &runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 2, OomScoreAdj: 1000},
+			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: p.namespaces()},
+		},
+		StopSignal: runtimeapi.Signal(runtimeapi.Signal_value["SIGNAL_"+c.StopSignal]),
+	}
+	for _, host := range slices.Sorted(maps.Keys(c.Mounts)) {
+		cfg.Mounts = append(cfg.Mounts, &runtimeapi.Mount{HostPath: host, ContainerPath: c.Mounts[host]})
+	}
+	return cfg
+}
+
+// Event is a line that a victim wrote.
+type Event struct {
+	At   time.Time
+	What string
+	Err  string
+}
+
+// Events reads what a victim wrote.
+func Events(l *lab.Lab, log string) ([]Event, error) {
+	b, err := l.ReadFile(path.Join(Evidence, log))
+	if err != nil {
+		return nil, err
+	}
+	var out []Event
+	for line := range strings.Lines(string(b)) {
+		var e Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			return nil, fmt.Errorf("read evidence of %s: %w", log, err)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}

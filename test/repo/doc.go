@@ -1,0 +1,2 @@
+// Package repo tests the rules that the repository sets itself.
+package repo
