@@ -73,24 +73,25 @@ func TestOpensAfterOneQuietPeriodWithoutBlockers(t *testing.T) {
 
 func TestPhases(t *testing.T) {
 	spin := []stage.Entry{entry(stage.Install, "a", "spin")}
-	for name, tc := range map[string]struct {
+	for _, tc := range []struct {
+		name  string
 		in    Input
 		phase Phase
 		open  bool
 	}{
-		"nothing is pending":                      {Input{Answers: true}, Idle, false},
-		"held":                                    {Input{Pending: spin, Hold: "me", Answers: true}, Held, false},
-		"apply runs":                              {Input{Pending: spin, Running: true, Answers: true}, Applying, false},
-		"not synchronized":                        {Input{Pending: spin, Synced: "no list yet"}, Collecting, false},
-		"draining":                                {Input{Pending: spin, Draining: true, Answers: true}, Collecting, false},
-		"a crash left a runtime that answers":     {Input{Unfinished: true, Answers: true}, Collecting, false},
-		"a crash left a runtime that is silent":   {Input{Unfinished: true, Synced: "no answer"}, Collecting, true},
-		"the same, held: an operator looks at it": {Input{Unfinished: true, Synced: "no answer", Hold: "me"}, Held, false},
+		{"nothing is pending", Input{Answers: true}, Idle, false},
+		{"held", Input{Pending: spin, Hold: "me", Answers: true}, Held, false},
+		{"apply runs", Input{Pending: spin, Running: true, Answers: true}, Applying, false},
+		{"not synchronized", Input{Pending: spin, Synced: "no list yet"}, Collecting, false},
+		{"draining", Input{Pending: spin, Draining: true, Answers: true}, Collecting, false},
+		{"a crash left a runtime that answers", Input{Unfinished: true, Answers: true}, Collecting, false},
+		{"a crash left a runtime that is silent", Input{Unfinished: true, Synced: "no answer"}, Collecting, true},
+		{"the same, held: an operator looks at it", Input{Unfinished: true, Synced: "no answer", Hold: "me"}, Held, false},
 	} {
 		g := New(policy(), start)
 		tc.in.Now = at(1)
 		if d := g.Decide(tc.in); d.Phase != tc.phase || d.Open != tc.open {
-			t.Errorf("%s: %+v, want %s, open %v", name, d, tc.phase, tc.open)
+			t.Errorf("%s: %+v, want %s, open %v", tc.name, d, tc.phase, tc.open)
 		}
 	}
 }
