@@ -18,6 +18,7 @@ import (
 	"quiesce/plugin/internal/apply"
 	"quiesce/plugin/internal/control"
 	"quiesce/plugin/internal/cri"
+	"quiesce/plugin/internal/failpoint"
 	"quiesce/plugin/internal/systemd"
 	"quiesce/plugin/stage"
 )
@@ -61,11 +62,22 @@ func applyCommand() *cli.Command {
 }
 
 func applyInUnit(ctx context.Context, cfg Config) error {
+	err := applyTicket(ctx, cfg)
+	if err != nil {
+		err = errors.Join(err, tellFault(cfg, err))
+	}
+	return err
+}
+
+func applyTicket(ctx context.Context, cfg Config) error {
 	t, err := takeTicket(cfg)
 	if err != nil {
 		return err
 	}
 	return withApply(ctx, cfg, func(a *apply.Apply) error {
+		extending, done := context.WithCancel(ctx)
+		defer done()
+		go extend(extending, time.Now().Add(longest(cfg, a.Store)))
 		err := a.Run(ctx, t)
 		if errors.Is(err, apply.ErrDeferred) {
 			log.G(ctx).WithError(err).Info("nothing was applied")
@@ -73,6 +85,17 @@ func applyInUnit(ctx context.Context, cfg Config) error {
 		}
 		return err
 	})
+}
+
+// longest is how long apply may take: one restart for all entries, one to roll back, and one for each entry alone.
+// systemd's own limit is for an apply that says nothing.
+func longest(cfg Config, store *stage.Store) time.Duration {
+	pending, err := store.Pending()
+	if err != nil {
+		return 0
+	}
+	each := time.Duration(cfg.VerifyTimeout) + 2*time.Duration(cfg.FreezeLimit) + lastLook + 30*time.Second
+	return time.Duration(len(pending)+2) * each
 }
 
 func applyAtBoot(ctx context.Context, cfg Config) error {
@@ -98,6 +121,7 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 		return err
 	}
 	defer store.Close()
+	store.Steps(failpoint.At)
 	client, err := cri.New(cfg.CRISocket)
 	if err != nil {
 		return err
@@ -107,7 +131,7 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 	a := &apply.Apply{
 		Store: store, Unit: unit, CRI: client, Rules: cfg.rules(), Shims: cfg.ShimDir,
 		Config: containerdConfig(cfg, argv), Binary: containerdBinary(cfg, argv),
-		Verify: time.Duration(cfg.VerifyTimeout), Look: lastLook,
+		Verify: time.Duration(cfg.VerifyTimeout), Look: lastLook, Step: failpoint.At,
 		Fence: func(ctx context.Context, up bool) error {
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 			defer cancel()

@@ -71,9 +71,14 @@ func printStatus(out io.Writer, s control.Status, now time.Time) error {
 	}
 	if !s.Restart.Began.IsZero() {
 		row("LAST RESTART", ago(s.Restart.Began)+" ago", "took "+s.Restart.Took.Round(time.Millisecond).String(), s.Restart.Failed)
+		f := s.Restart.Freeze
+		row("", fmt.Sprintf("%d containers frozen for %v, %d not protected, %d exit codes lost", f.Containers, f.Longest.Round(time.Millisecond), len(f.Unprotected), len(s.Restart.Lost)))
 	}
 	for _, p := range s.Pending {
 		row("STAGED", p.ID, string(p.Op)+" "+strings.Join(p.Handlers, ","), p.Reason)
+	}
+	for _, r := range s.Rejected {
+		row("REJECTED", r.ID, string(r.Op)+" "+strings.Join(r.Handlers, ","), r.Reason)
 	}
 	for _, i := range s.Installers {
 		stuck := ""

@@ -17,6 +17,7 @@ import (
 	"quiesce/plugin/internal/control"
 	"quiesce/plugin/internal/cri"
 	"quiesce/plugin/internal/drain"
+	"quiesce/plugin/internal/node"
 	"quiesce/plugin/internal/process"
 	"quiesce/plugin/internal/systemd"
 )
@@ -49,17 +50,20 @@ func withDrainer(cfg Config, do func(*drainer) error) error {
 	})
 }
 
-// runtimeDead tells whether a silent runtime is not coming back: systemd does not restart a unit whose stop job waits.
+// runtimeDead tells whether a silent runtime is not coming back. systemd does not restart a unit that is being stopped;
+// one that it restarts is activating meanwhile.
 func runtimeDead(cfg Config) func(context.Context, time.Duration) bool {
 	return func(ctx context.Context, silent time.Duration) bool {
-		patience := 30 * time.Second
-		if active, err := (systemd.Unit{Name: cfg.Unit}).Active(ctx); err == nil && active != "active" && active != "activating" && active != "reloading" {
-			patience = 10 * time.Second
-			if m, err := systemd.Look(ctx); err == nil && (m.State == "stopping" || m.Jobs[cfg.Unit] == "stop") {
-				patience = time.Second
+		active, err := systemd.Unit{Name: cfg.Unit}.Active(ctx)
+		if err != nil || active == "active" || active == "activating" || active == "reloading" {
+			return silent > 30*time.Second
+		}
+		if m, err := systemd.Look(ctx); err == nil {
+			if job := m.Jobs[cfg.Unit]; job == "start" || job == "restart" {
+				return silent > 30*time.Second
 			}
 		}
-		return silent > patience
+		return silent > time.Second
 	}
 }
 
@@ -98,51 +102,6 @@ func drainCommand() *cli.Command {
 	}
 }
 
-func selectionFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Name: "all", Usage: "all pods of the node"},
-		&cli.StringFlag{Name: "handler", Usage: "pods of the runtime handler `NAME`; \"\" is the default one"},
-		&cli.StringFlag{Name: "selector", Aliases: []string{"l"}, Usage: "pods that match [NAMESPACE/]`LABELS`"},
-		&cli.StringFlag{Name: "pod", Usage: "the pod `NAMESPACE/NAME`; the name may be a glob"},
-	}
-}
-
-// selection reads which pods are meant. Exactly one flag says so.
-func selection(c *cli.Command, def bool) (drain.Selection, error) {
-	var s drain.Selection
-	n := 0
-	if c.Bool("all") {
-		s.All = true
-		n++
-	}
-	if c.IsSet("handler") {
-		h := c.String("handler")
-		s.Handler = &h
-		n++
-	}
-	if c.IsSet("selector") {
-		sel, err := drain.ParseSelector(c.String("selector"))
-		if err != nil {
-			return s, refuse("%w", err)
-		}
-		s.Selector = &sel
-		n++
-	}
-	if c.IsSet("pod") {
-		if s.Pod = c.String("pod"); strings.Count(s.Pod, "/") != 1 {
-			return s, refuse("--pod %q must be NAMESPACE/NAME", s.Pod)
-		}
-		n++
-	}
-	if n == 0 && def {
-		return drain.Selection{All: true}, nil
-	}
-	if n != 1 {
-		return s, refuse("%s: say which pods: one of --all, --handler, --selector, --pod", c.Name)
-	}
-	return s, nil
-}
-
 // drainNow is the operator's.
 func drainNow(ctx context.Context, c *cli.Command, cfg Config) error {
 	sel, err := selection(c, false)
@@ -179,7 +138,10 @@ func drainNow(ctx context.Context, c *cli.Command, cfg Config) error {
 				return err
 			}
 		}
-		st, err := d.run(ctx, request{sel: sel, trigger: "drain by an operator", deadline: deadline}, progress(w))
+		st, err := d.run(ctx, request{sel: sel, trigger: "drain by an operator", deadline: deadline, patience: brief}, progress(w))
+		if errors.Is(err, drain.ErrLocked) {
+			return refuse("drain: %w; see quiesce status", err)
+		}
 		if st != nil {
 			summarize(w, st)
 		}
@@ -204,18 +166,21 @@ func terminal(f *os.File) bool {
 	return err == nil
 }
 
+// brief is how long is waited for the daemon's look behind the fence.
+const brief = 3 * time.Second
+
 // request is what is to be drained, and why.
 type request struct {
 	sel      drain.Selection
 	trigger  string
 	deadline time.Duration
-	patient  bool   // wait for a drain that is at work
-	kubelet  string // a unit to stop first
+	patience time.Duration // with a drain that is at work
+	kubelet  string        // a unit to stop first
 }
 
 // run drains, or goes on with a drain that was cut off. watch is told when the engine is ready.
 func (d *drainer) run(ctx context.Context, r request, watch func(context.Context, *drain.Engine) func()) (*drain.State, error) {
-	unlock, err := d.lock(ctx, r)
+	unlock, err := d.lock(ctx, r.patience)
 	if err != nil {
 		return nil, err
 	}
@@ -232,17 +197,14 @@ func (d *drainer) run(ctx context.Context, r request, watch func(context.Context
 	return st, e.Run(ctx, st)
 }
 
-// lock takes the drain's state. A patient one waits as long as a drain may take.
-func (d *drainer) lock(ctx context.Context, r request) (unlock func() error, err error) {
+// lock takes the drain's state, after waiting for a drain that is at work.
+func (d *drainer) lock(ctx context.Context, patience time.Duration) (unlock func() error, err error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(r.deadline + time.Minute); ; {
+	for end := time.Now().Add(patience); ; {
 		unlock, err = d.store.Lock()
-		if err == nil || !errors.Is(err, drain.ErrLocked) {
+		if err == nil || !errors.Is(err, drain.ErrLocked) || time.Now().After(end) {
 			return unlock, err
-		}
-		if !r.patient || time.Now().After(end) {
-			return nil, refuse("drain: %w; see quiesce report", err)
 		}
 		select {
 		case <-tick.C:
@@ -259,7 +221,11 @@ func (d *drainer) state(ctx context.Context, r request) (*drain.State, error) {
 		log.G(ctx).WithError(err).Error("the state of an earlier drain is lost")
 	}
 	boot := drain.Boot()
-	if old.Active(boot) && old.Phase != drain.Drained && (old.Selection.All || old.Selection.String() == r.sel.String()) {
+	same := old.Active(boot) && old.Selection.String() == r.sel.String()
+	if old.Active(boot) && !same && !r.sel.All {
+		return nil, refuse("drain: a drain of %s is on, and its fence would come down; quiesce resume ends it", old.Selection)
+	}
+	if same && old.Phase != drain.Drained {
 		log.G(ctx).WithField("drain", old.ID).Info("going on with a drain that was cut off")
 		d.rt.Prime(old)
 		if left := time.Until(old.Deadline); left < time.Minute {
@@ -268,7 +234,7 @@ func (d *drainer) state(ctx context.Context, r request) (*drain.State, error) {
 		old.Phase = drain.Draining
 		return old, nil
 	}
-	snap, err := d.rt.Snapshot(ctx)
+	snap, err := d.snapshot(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("drain: the runtime does not answer and nothing is known of its containers: %w", err)
 	}
@@ -276,8 +242,12 @@ func (d *drainer) state(ctx context.Context, r request) (*drain.State, error) {
 	if problems != nil {
 		log.G(ctx).WithError(problems).Error("the order is not what pods or rules ask for")
 	}
-	if old.Active(boot) && old.Phase == drain.Drained && plan.Pods() == 0 {
-		return old, nil // and its report stays
+	if same {
+		if !old.Extend(plan, time.Now(), r.deadline) {
+			return old, nil
+		}
+		log.G(ctx).WithField("drain", old.ID).Warn("containers run again that were drained")
+		return old, d.store.Save(old)
 	}
 	st := drain.NewState(plan, r.sel, strings.ToLower(rand.Text()[:8]), boot, r.trigger, time.Now(), r.deadline)
 	st.KeepSandboxes = d.policy.KeepSandboxes
@@ -285,6 +255,24 @@ func (d *drainer) state(ctx context.Context, r request) (*drain.State, error) {
 		st.Notes = append(st.Notes, strings.Split(problems.Error(), "\n")...)
 	}
 	return st, errors.Join(d.store.Rotate(), d.store.Save(st))
+}
+
+// snapshotLimit is how long a runtime may take to list its pods; one that is being restarted is waited for.
+const snapshotLimit = 20 * time.Second
+
+func (d *drainer) snapshot(ctx context.Context) (snap node.Snapshot, err error) {
+	ctx, cancel := context.WithTimeout(ctx, snapshotLimit)
+	defer cancel()
+	for {
+		if snap, err = d.rt.Snapshot(ctx); err == nil {
+			return snap, nil
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return snap, err
+		}
+	}
 }
 
 // stopKubelet stops a kubelet that would start again what is stopped. It is noted first, and started on resume.

@@ -29,7 +29,7 @@ func drainUnitStart(ctx context.Context, cfg Config) error {
 // end ends the state of a drain, takes the fence down and starts a kubelet that the drain stopped. ended is nil if
 // there was nothing to end.
 func (d *drainer) end(ctx context.Context) (ended *drain.State, err error) {
-	unlock, err := d.store.Lock()
+	unlock, err := d.lock(ctx, brief)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func drainUnitStop(ctx context.Context, cfg Config) error {
 	if !due {
 		return nil
 	}
-	r := request{sel: drain.Selection{All: true}, trigger: why, deadline: time.Duration(cfg.Drain.Deadline), patient: true}
+	r := request{sel: drain.Selection{All: true}, trigger: why, deadline: time.Duration(cfg.Drain.Deadline), patience: time.Duration(cfg.Drain.Deadline) + time.Minute}
 	if !stopping {
 		r.kubelet = cfg.Drain.Kubelet
 	}

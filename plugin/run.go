@@ -17,6 +17,7 @@ import (
 	"quiesce/plugin/internal/cri"
 	"quiesce/plugin/internal/daemon"
 	"quiesce/plugin/internal/drain"
+	"quiesce/plugin/internal/freeze"
 	"quiesce/plugin/internal/node"
 	"quiesce/plugin/internal/nri"
 	"quiesce/plugin/internal/systemd"
@@ -75,11 +76,15 @@ func run(ctx context.Context, cfg Config) error {
 		Rules: cfg.rules(), Policy: cfg.policy(), Start: starter(cfg),
 	}
 	log.G(ctx).WithField("version", version).WithField("config", fmt.Sprintf("%+v", cfg)).Info("quiesce runs")
+	if err := freeze.Recover(ctx, freezeDir(cfg)); err != nil { // of an apply that died, and at boot
+		log.G(ctx).WithError(err).Error("containers may still be frozen; `quiesce thaw` tries again")
+	}
 	defer systemd.Stopping(ctx)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return control.Serve(ctx, listener, d) })
 	g.Go(func() error { return session.Run(ctx) })
 	g.Go(func() error { return d.Run(ctx) })
+	g.Go(func() error { return keepDrained(ctx, cfg, drains) })
 	g.Go(func() error {
 		return systemd.Watchdog(ctx, func(ctx context.Context) error {
 			_, err := control.NewClient(cfg.controlSocket()).Status(ctx)
@@ -108,9 +113,12 @@ func onlyOne(dir string) (unlock func() error, err error) {
 // starter hands a ticket to apply's unit and waits until that has ended.
 func starter(cfg Config) func(context.Context, apply.Ticket) error {
 	return func(ctx context.Context, t apply.Ticket) error {
-		if err := writeTicket(cfg, t); err != nil {
+		if err := errors.Join(tellFault(cfg, nil), writeTicket(cfg, t)); err != nil {
 			return err
 		}
-		return systemd.Unit{Name: applyUnit}.Start(ctx)
+		if err := (systemd.Unit{Name: applyUnit}).Start(ctx); err != nil {
+			return toldFault(cfg, err)
+		}
+		return nil
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"quiesce/plugin/internal/cri"
+	"quiesce/plugin/internal/failpoint"
 	"quiesce/plugin/internal/freeze"
 	"quiesce/plugin/internal/systemd"
 )
@@ -67,6 +68,7 @@ func newFreezer(cfg Config, runtime *cri.Client) *freeze.Freezer {
 	rules.Services = cfg.FreezeServices
 	return &freeze.Freezer{
 		Dir: freezeDir(cfg), Runtime: runtime, Rules: rules, Limit: time.Duration(cfg.FreezeLimit),
+		Step: func(name string) { failpoint.At("freeze: " + name) },
 		Guard: func(ctx context.Context, window string, owner freeze.Process, limit time.Duration) (func(context.Context) error, error) {
 			exe, err := os.Executable()
 			if err != nil {

@@ -33,7 +33,7 @@ func OpenInbox(dir string) (*Inbox, error) {
 		return nil, err
 	}
 	for _, room := range []string{"tmp", "new"} {
-		if fi, err := tree.root.Stat(room); err != nil || !fi.IsDir() {
+		if fi, err := tree.root.Lstat(room); err != nil || !fi.IsDir() {
 			return nil, errors.Join(fmt.Errorf("open inbox: %s has no directory %q", dir, room), tree.Close())
 		}
 	}
@@ -45,14 +45,19 @@ func (b *Inbox) Close() error { return b.tree.Close() }
 
 // Pending lists the staged entries that can be read, in no order.
 func (b *Inbox) Pending() ([]Manifest, error) {
-	names, err := b.tree.list("new")
+	room, err := b.tree.pin("new")
+	if err != nil {
+		return nil, err
+	}
+	defer room.Close()
+	names, err := room.list(".")
 	if err != nil {
 		return nil, err
 	}
 	var out []Manifest
 	for _, n := range names {
-		if m, err := b.tree.manifest(path.Join("new", n)); err == nil {
-			out = append(out, m)
+		if e := room.read(n); e.Err == nil {
+			out = append(out, e.Manifest)
 		}
 	}
 	return out, nil
@@ -187,17 +192,4 @@ func (t *Tree) list(dir string) ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// manifest reads the manifest of the entry in dir, whose name must be its id.
-func (t *Tree) manifest(dir string) (Manifest, error) {
-	b, err := t.Read(path.Join(dir, manifestName), MaxManifest)
-	if err != nil {
-		return Manifest{}, err
-	}
-	m, err := ParseManifest(b)
-	if err == nil && m.ID != path.Base(dir) {
-		err = fieldError("id", m.ID, "is not the name of its directory, "+path.Base(dir))
-	}
-	return m, err
 }

@@ -18,11 +18,13 @@ import (
 // Step is how far the transaction of a journal is.
 type Step string
 
-// The steps of a transaction. A crash in StepWriting or StepRestarting is rolled back; StepUnverified waits for containerd.
+// The steps of a transaction. A crash in StepWriting or StepRestarting is rolled back; StepUnverified waits for containerd;
+// in StepOwed nothing is left to be put back.
 const (
 	StepWriting    Step = "writing"    // host files may be old or new
 	StepRestarting Step = "restarting" // host files are new, the runtime may run with either
 	StepUnverified Step = "unverified" // written at boot; the runtime will start with them
+	StepOwed       Step = "owed"       // host files are old again, the runtime may run with new ones: it has to be restarted
 )
 
 // Change is one file of the host to write, replace or remove.
@@ -46,6 +48,7 @@ type Journal struct {
 	Step    Step      `json:"step"`
 	Undo    []Undo    `json:"undo"`
 	Process string    `json:"process,omitempty"` // the runtime's process before the restart
+	Owed    bool      `json:"owed,omitempty"`    // that process runs with files of an earlier transaction, which are put back
 	Began   time.Time `json:"began"`
 }
 
@@ -67,7 +70,8 @@ func (s *Store) Journal() (*Journal, error) {
 	return &j, nil
 }
 
-// OpenJournal writes the undo copies and then the journal: from then on the host can be put back. Needs Lock.
+// OpenJournal writes the undo copies and then the journal: from then on the host can be put back. A journal that is
+// there must owe nothing but a restart. Needs Lock.
 func (s *Store) OpenJournal(j *Journal, changes []Change) error {
 	if err := errors.Join(s.store.Remove("undo"), s.store.Mkdir("undo", 0o700)); err != nil {
 		return err
@@ -85,6 +89,12 @@ func (s *Store) OpenJournal(j *Journal, changes []Change) error {
 	return s.Advance(j, StepWriting)
 }
 
+// Owe ends the rollback of a transaction whose changes the runtime may run with. Needs Lock.
+func (s *Store) Owe(j *Journal) error {
+	j.Undo, j.Process = nil, "" // whatever runs has to be restarted
+	return s.Advance(j, StepOwed)
+}
+
 // Advance records the step that is about to begin. Needs Lock.
 func (s *Store) Advance(j *Journal, step Step) error {
 	j.Step = step
@@ -92,12 +102,20 @@ func (s *Store) Advance(j *Journal, step Step) error {
 }
 
 // End ends the transaction: what the host's files are now is right. Needs Lock.
-func (s *Store) End() error { return s.store.Remove(journalName) }
+func (s *Store) End() error {
+	if err := s.store.Remove(journalName); err != nil {
+		return err
+	}
+	return s.store.Remove("undo") // a full disk may need the space
+}
 
 // Rollback puts the host's files back as they were. A file that someone else changed meanwhile is put back too,
 // and what they wrote is kept in store/kept. Needs Lock.
 func (s *Store) Rollback(j *Journal) (conflicts []string, err error) {
 	for i, u := range j.Undo {
+		if err := sweepHost(filepath.Dir(u.Path)); err != nil {
+			return conflicts, err
+		}
 		var old []byte
 		if u.Copy != "" {
 			b, rerr := s.store.Read(u.Copy, MaxFile)
@@ -117,37 +135,20 @@ func (s *Store) Rollback(j *Journal) (conflicts []string, err error) {
 			}
 			conflicts = append(conflicts, fmt.Sprintf("%s was changed by someone else meanwhile; their version is kept as %s", u.Path, s.store.Path(kept)))
 		}
-		if err := WriteHost(Change{Path: u.Path, Old: now, New: old, Attr: u.Attr}); err != nil {
+		if err := s.writeHost(Change{Path: u.Path, Old: now, New: old, Attr: u.Attr}); err != nil {
 			return conflicts, err
 		}
 	}
 	return conflicts, nil
 }
 
-// Write makes the changes on the host. A file that is not what the change began from is an error. Needs an open journal.
-func Write(changes []Change) error {
-	for _, c := range changes {
-		now, err := readHost(c.Path)
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(now, c.Old) || (now == nil) != (c.Old == nil) {
-			return fmt.Errorf("write %s: someone else changed it meanwhile", c.Path)
-		}
-		if err := WriteHost(c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// WriteHost makes one change on the host, durable when it returns.
-func WriteHost(c Change) error {
+// writeHost makes one change on the host, durable when it returns.
+func (s *Store) writeHost(c Change) error {
 	if c.Old == nil && c.New == nil || c.Old != nil && bytes.Equal(c.Old, c.New) && c.New != nil {
 		return nil
 	}
 	dir, name := filepath.Split(c.Path)
-	if err := makeParents(dir); err != nil {
+	if err := s.makeParents(dir); err != nil {
 		return err
 	}
 	t, err := OpenTree(dir)
@@ -155,18 +156,30 @@ func WriteHost(c Change) error {
 		return err
 	}
 	defer t.Close()
+	t.Steps(s.step)
 	if c.New == nil {
 		return t.Remove(name)
 	}
 	return t.WriteBytes(name, c.New, c.Attr)
 }
 
-func makeParents(dir string) error {
+// sweepHost removes what a crash left half written beside a file of the host.
+func sweepHost(dir string) error {
+	t, err := OpenTree(dir)
+	if err != nil {
+		return ignoreNotExist(err)
+	}
+	defer t.Close()
+	return t.SweepTemp(".")
+}
+
+func (s *Store) makeParents(dir string) error {
 	t, err := OpenTree("/")
 	if err != nil {
 		return err
 	}
 	defer t.Close()
+	t.Steps(s.step)
 	if fi, err := os.Stat(dir); err == nil && fi.IsDir() {
 		return nil
 	}

@@ -128,6 +128,8 @@ func (m *Manifest) Validate() error {
 		return schemaError(m.Schema)
 	case !idForm.MatchString(m.ID):
 		return fieldError("id", m.ID, "must be lower-case letters, digits and dashes")
+	case m.ID == restartID:
+		return fieldError("id", m.ID, "is reserved")
 	case m.Op != Install && m.Op != Remove:
 		return fieldError("op", string(m.Op), `must be "install" or "remove"`)
 	case len(m.Handlers) == 0:

@@ -57,11 +57,11 @@ func NewResult(e Entry, p Phase, reason string) Result {
 // Publish writes a result if it says anything new.
 func (s *Store) Publish(r Result) error {
 	name := r.ID + ".json"
-	if !idForm.MatchString(r.ID) {
+	if !idForm.MatchString(r.ID) || r.ID == restartID {
 		return nil // an entry whose name is no id has nobody who waits for it
 	}
 	var old Result
-	if b, err := s.results.Read(name, MaxManifest); err == nil && json.Unmarshal(b, &old) == nil {
+	if s.result(r.ID, &old) {
 		if old.Phase.Final() && r.Phase == Pending {
 			return nil // apply was faster than the daemon that says so
 		}
@@ -73,6 +73,11 @@ func (s *Store) Publish(r Result) error {
 		}
 	}
 	return s.results.writeJSON(name, r, 0o644)
+}
+
+func (s *Store) result(id string, r *Result) (known bool) {
+	b, err := s.results.Read(id+".json", MaxManifest)
+	return err == nil && json.Unmarshal(b, r) == nil
 }
 
 // PublishLive writes the hint for installers: the live entries none of whose handlers is pending, and the pending handlers. Needs Lock.
@@ -93,13 +98,20 @@ func (s *Store) PublishLive(pending []Entry) error {
 			hint.Live = append(hint.Live, e.Manifest)
 		}
 	}
-	return s.inbox.writeJSON(liveName, hint, 0o600)
+	if err := s.inbox.writeJSON(liveName, hint, 0o600); err != nil {
+		if rerr := s.inbox.Remove(liveName); rerr != nil {
+			return errors.Join(err, rerr)
+		}
+		return nil // without a hint installers stage whatever they are asked for, which is right too
+	}
+	return nil
 }
 
 // keepResults is how many final results are kept for entries that are not live.
 const keepResults = 200
 
-// PruneResults removes the oldest final results beyond keepResults; those of live entries stay.
+// PruneResults removes the oldest final results beyond keepResults, and what is left of their entries; those of live
+// entries stay.
 func (s *Store) PruneResults() error {
 	rs, err := Results(filepath.Join(s.dir, resultsRoom))
 	if err != nil {
@@ -113,7 +125,7 @@ func (s *Store) PruneResults() error {
 		return !r.Phase.Final() || slices.ContainsFunc(current, func(e Entry) bool { return e.ID == r.ID })
 	})
 	for len(old) > keepResults {
-		err = errors.Join(err, s.results.Remove(old[0].ID+".json"))
+		err = errors.Join(err, s.store.Remove(path.Join("bad", old[0].ID)), s.results.Remove(old[0].ID+".json"))
 		old = old[1:]
 	}
 	return err
@@ -166,7 +178,11 @@ type Freeze struct {
 	Unprotected []string      `json:"unprotected,omitempty"` // containers whose exit code was at risk, with the reason
 }
 
-const restartName = "restart.json"
+// restartID is no entry's id: its result would be where the restart's is.
+const (
+	restartID   = "restart"
+	restartName = restartID + ".json"
+)
 
 // PublishRestart counts a restart. Needs Lock.
 func (s *Store) PublishRestart(r Restart) error {

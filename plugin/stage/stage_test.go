@@ -323,7 +323,7 @@ func TestRollbackGivesTheOldBytesBack(t *testing.T) {
 	for written := range len(changes) + 1 { // whatever of it was done when the crash came
 		j := &Journal{Began: time.Now()}
 		check(t, f.store.OpenJournal(j, changes))
-		check(t, Write(changes[:written]))
+		check(t, f.store.Write(changes[:written]))
 		j, err := f.store.Journal()
 		check(t, err)
 		conflicts, err := f.store.Rollback(j)
@@ -352,7 +352,7 @@ func TestRollbackKeepsWhatOthersWrote(t *testing.T) {
 	change := Change{Path: file, Old: []byte("old"), New: []byte("new"), Attr: Attr{Mode: 0o600}}
 	j := &Journal{Began: time.Now()}
 	check(t, f.store.OpenJournal(j, []Change{change}))
-	check(t, Write([]Change{change}))
+	check(t, f.store.Write([]Change{change}))
 	check(t, os.WriteFile(file, []byte("theirs"), 0o600))
 	conflicts, err := f.store.Rollback(j)
 	if err != nil || len(conflicts) != 1 {
@@ -365,7 +365,7 @@ func TestRollbackKeepsWhatOthersWrote(t *testing.T) {
 	if b, err := os.ReadFile(kept[0]); err != nil || string(b) != "theirs" {
 		t.Errorf("kept %q, %v", b, err)
 	}
-	if err := Write([]Change{{Path: file, Old: []byte("other"), New: []byte("x")}}); err == nil {
+	if err := f.store.Write([]Change{{Path: file, Old: []byte("other"), New: []byte("x")}}); err == nil {
 		t.Error("a change was made to a file that is not as it was")
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,6 +41,7 @@ type State struct {
 type Store struct {
 	dir                   string
 	inbox, store, results *Tree
+	step                  func(string) // see Steps
 }
 
 // Create makes the rooms below dir, for `quiesce-installer host`. Rooms that exist are left as they are.
@@ -80,6 +80,14 @@ func Open(dir string) (*Store, error) {
 		return nil, fmt.Errorf("open stage: %w; `quiesce-installer host` makes it", errs)
 	}
 	return s, nil
+}
+
+// Steps has f called before each change of the file system, for tests.
+func (s *Store) Steps(f func(name string)) {
+	s.step = f
+	for _, t := range []*Tree{s.inbox, s.store, s.results} {
+		t.Steps(f)
+	}
 }
 
 // Close releases the rooms.
@@ -184,20 +192,20 @@ func byOrder(a, b Entry) int {
 func (s *Store) Current() ([]Entry, error) { return s.entries(s.store, "cur") }
 
 func (s *Store) entries(t *Tree, room string) ([]Entry, error) {
-	names, err := t.list(room)
+	at, err := t.pin(room)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close()
+	names, err := at.list(".")
 	if err != nil {
 		return nil, err
 	}
 	var out []Entry
 	for _, n := range names {
-		dir := path.Join(room, n)
-		m, err := t.manifest(dir)
-		if errors.Is(err, fs.ErrNotExist) && !exists(t, dir) {
+		e := at.read(n)
+		if e.Err != nil && !exists(at, n) {
 			continue // moved on meanwhile
-		}
-		e := Entry{Manifest: m, Err: err, State: t.state(dir)}
-		if err != nil {
-			e.ID = n
 		}
 		out = append(out, e)
 	}
@@ -205,14 +213,28 @@ func (s *Store) entries(t *Tree, room string) ([]Entry, error) {
 	return out, nil
 }
 
+// read reads the entry id of a room.
+func (t *Tree) read(id string) (e Entry) {
+	dir, err := t.pin(id)
+	if err == nil {
+		defer dir.Close()
+		e.State = dir.state()
+		e.Manifest, err = dir.entry(id)
+	}
+	if err != nil {
+		e.Err, e.ID = err, id
+	}
+	return e
+}
+
 func exists(t *Tree, name string) bool {
 	_, err := t.root.Lstat(name)
 	return err == nil
 }
 
-func (t *Tree) state(dir string) State {
+func (t *Tree) state() State {
 	var st State
-	if b, err := t.Read(path.Join(dir, "state.json"), MaxManifest); err == nil {
+	if b, err := t.Read("state.json", MaxManifest); err == nil {
 		_ = json.Unmarshal(b, &st) // a state that cannot be read counts as none: it only orders and explains
 	}
 	return st

@@ -17,7 +17,7 @@ import (
 // says is rejected, and the reason returned as *RejectedError. Needs Lock.
 func (s *Store) Take(ctx context.Context, e Entry) (Entry, error) {
 	if s.known(e.ID) { // a crash came between copy and removal, or the id was used before
-		return e, s.inbox.Remove(path.Join("new", e.ID))
+		return e, s.leave(e.ID)
 	}
 	part := path.Join("act", "."+e.ID)
 	if err := s.store.Remove(part); err != nil {
@@ -25,6 +25,9 @@ func (s *Store) Take(ctx context.Context, e Entry) (Entry, error) {
 	}
 	e, err := s.copyEntry(ctx, e, part)
 	if bad, ok := errors.AsType[*RejectedError](err); ok {
+		if !exists(s.inbox, path.Join("new", e.ID)) { // its writer took it back
+			return e, s.store.Remove(part)
+		}
 		return e, errors.Join(err, s.store.Remove(part), s.rejectStaged(e, bad.Reason))
 	}
 	if err != nil {
@@ -33,7 +36,7 @@ func (s *Store) Take(ctx context.Context, e Entry) (Entry, error) {
 	if err := s.store.Rename(part, path.Join("act", e.ID)); err != nil {
 		return e, err
 	}
-	return e, s.inbox.Remove(path.Join("new", e.ID))
+	return e, s.leave(e.ID)
 }
 
 func (s *Store) known(id string) bool {
@@ -49,19 +52,21 @@ type RejectedError struct {
 func (e *RejectedError) Error() string { return e.Reason }
 
 func (s *Store) copyEntry(ctx context.Context, e Entry, part string) (Entry, error) {
-	from := path.Join("new", e.ID)
-	m, err := s.inbox.manifest(from) // once more: what counts is what is copied
+	from, err := s.staged(e.ID)
 	if err != nil {
-		return e, &RejectedError{e.ID, err.Error()}
+		return e, s.refuse(e.ID, payloadError{err})
+	}
+	defer from.Close()
+	m, err := from.entry(e.ID) // once more: what counts is what is copied
+	if err == nil {
+		err = from.holds(manifestName, filesDir)
+	}
+	if err != nil {
+		return e, s.refuse(e.ID, payloadError{err})
 	}
 	e.Manifest, e.Err = m, nil
-	if err := s.store.Mkdir(path.Join(part, filesDir), 0o700); err != nil {
-		return e, err
-	}
-	for i, f := range m.Files {
-		if err := s.copyFile(ctx, f, path.Join(from, filesDir, strconv.Itoa(i)), path.Join(part, filesDir, strconv.Itoa(i))); err != nil {
-			return e, s.refuse(e.ID, err)
-		}
+	if err := s.copyFiles(ctx, m, from, path.Join(part, filesDir)); err != nil {
+		return e, s.refuse(e.ID, err)
 	}
 	seq, err := s.nextSeq()
 	if err != nil {
@@ -78,14 +83,37 @@ func (s *Store) copyEntry(ctx context.Context, e Entry, part string) (Entry, err
 type payloadError struct{ error }
 
 func (s *Store) refuse(id string, err error) error {
-	if p, ok := errors.AsType[payloadError](err); ok {
+	if p, ok := errors.AsType[payloadError](err); ok && !hostFault(p.error) {
 		return &RejectedError{id, p.Error()}
 	}
 	return err
 }
 
-func (s *Store) copyFile(ctx context.Context, f File, from, to string) error {
-	src, fi, err := s.inbox.openRegular(from)
+func (s *Store) copyFiles(ctx context.Context, m Manifest, entry *Tree, to string) error {
+	if err := s.store.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	if len(m.Files) == 0 && !exists(entry, filesDir) {
+		return nil
+	}
+	from, err := entry.pin(filesDir)
+	if err != nil {
+		return payloadError{err}
+	}
+	defer from.Close()
+	if err := from.holds(indexes(len(m.Files))...); err != nil {
+		return payloadError{err}
+	}
+	for i, f := range m.Files {
+		if err := s.copyFile(ctx, f, from, strconv.Itoa(i), path.Join(to, strconv.Itoa(i))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) copyFile(ctx context.Context, f File, from *Tree, name, to string) error {
+	src, fi, err := from.openRegular(name)
 	if err != nil {
 		return payloadError{err}
 	}
@@ -116,7 +144,7 @@ func (s *Store) rejectStaged(e Entry, reason string) error {
 	part := path.Join("bad", "."+id)
 	st := State{Staged: time.Now().UTC(), Reason: reason}
 	err := errors.Join(s.store.Remove(part), s.store.Mkdir(part, 0o700), s.store.writeJSON(path.Join(part, "state.json"), st, 0o600))
-	if b, rerr := s.inbox.Read(path.Join("new", e.ID, manifestName), MaxManifest); rerr == nil && err == nil {
+	if b := s.stagedManifest(e.ID); b != nil && err == nil {
 		err = s.store.WriteBytes(path.Join(part, manifestName), b, Attr{Mode: 0o600})
 	}
 	if err != nil {
@@ -125,7 +153,21 @@ func (s *Store) rejectStaged(e Entry, reason string) error {
 	if err := s.move(part, path.Join("bad", id)); err != nil {
 		return err
 	}
-	return s.inbox.Remove(path.Join("new", e.ID))
+	return s.leave(e.ID)
+}
+
+// stagedManifest is what can be read of a bad entry, or nil.
+func (s *Store) stagedManifest(id string) []byte {
+	t, err := s.staged(id)
+	if err != nil {
+		return nil
+	}
+	defer t.Close()
+	b, err := t.Read(manifestName, MaxManifest)
+	if err != nil {
+		return nil
+	}
+	return b
 }
 
 // move replaces what is at to.
@@ -217,6 +259,9 @@ func (s *Store) Sweep(now time.Time) error {
 	for _, n := range s.leftovers(s.inbox, "tmp", now.Add(-time.Hour)) {
 		errs = errors.Join(errs, s.inbox.Remove(n))
 	}
+	for _, old := range s.tooMany() {
+		errs = errors.Join(errs, s.store.Remove(path.Join("bad", old)))
+	}
 	for _, room := range []string{"act", "bad"} {
 		for _, n := range s.leftovers(s.store, room, now) {
 			if path.Base(n)[0] == '.' {
@@ -225,6 +270,19 @@ func (s *Store) Sweep(now time.Time) error {
 		}
 	}
 	return errs
+}
+
+// tooMany lists the oldest entries of bad beyond keepResults.
+func (s *Store) tooMany() (ids []string) {
+	bad, err := s.Rejected()
+	if err != nil {
+		return nil
+	}
+	slices.SortStableFunc(bad, func(a, b Entry) int { return a.Staged.Compare(b.Staged) })
+	for len(bad) > keepResults {
+		ids, bad = append(ids, bad[0].ID), bad[1:]
+	}
+	return ids
 }
 
 func (s *Store) leftovers(t *Tree, room string, before time.Time) []string {

@@ -17,6 +17,7 @@ import (
 type Tree struct {
 	root *os.Root
 	path string
+	step func(name string) // see Steps
 }
 
 // OpenTree opens the existing directory dir.
@@ -26,6 +27,15 @@ func OpenTree(dir string) (*Tree, error) {
 		return nil, fmt.Errorf("open directory: %w", err)
 	}
 	return &Tree{root: root, path: dir}, nil
+}
+
+// Steps has f called before each change of the file system, and each sync, with what it is: tests end the process there.
+func (t *Tree) Steps(f func(name string)) { t.step = f }
+
+func (t *Tree) before(what, name string) {
+	if t.step != nil {
+		t.step(what + " " + t.Path(name))
+	}
 }
 
 // Close releases the directory.
@@ -50,25 +60,39 @@ func AttrOf(fi fs.FileInfo) Attr {
 }
 
 // Write replaces name by what r gives. The old file's SELinux label is kept.
-func (t *Tree) Write(name string, r io.Reader, attr Attr) (err error) {
-	tmp := path.Join(path.Dir(name), ".quiesce-"+rand.Text())
+func (t *Tree) Write(name string, r io.Reader, attr Attr) error {
+	tmp, err := t.prepare(name, r, attr)
+	if err != nil {
+		return err
+	}
+	if err := t.Rename(tmp, name); err != nil {
+		return errors.Join(err, ignoreNotExist(t.root.Remove(tmp)))
+	}
+	return nil
+}
+
+// prepare writes what is to become name beside it: what is left to do needs no space.
+func (t *Tree) prepare(name string, r io.Reader, attr Attr) (tmp string, err error) {
+	tmp = path.Join(path.Dir(name), tempPrefix+rand.Text())
+	t.before("create", name)
 	f, err := t.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("write file: %w", err)
+		return "", fmt.Errorf("write %s: %w", t.Path(name), cause(err))
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, ignoreNotExist(t.root.Remove(tmp)))
 		}
 	}()
+	t.before("fill", name)
 	err = fill(f, r, attr, t.label(name))
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", t.Path(name), err)
+		return "", fmt.Errorf("write %s: %w", t.Path(name), cause(err))
 	}
-	return t.Rename(tmp, name)
+	return tmp, nil
 }
 
 // WriteBytes is Write for small contents.
@@ -115,6 +139,7 @@ func (t *Tree) label(name string) []byte {
 
 // Rename moves a file or directory and syncs both parents.
 func (t *Tree) Rename(from, to string) error {
+	t.before("rename", to)
 	if err := t.root.Rename(from, to); err != nil {
 		return fmt.Errorf("rename to %s: %w", t.Path(to), err)
 	}
@@ -133,6 +158,7 @@ func (t *Tree) Sync(dir string) error {
 		return fmt.Errorf("sync directory: %w", err)
 	}
 	defer d.Close()
+	t.before("sync", dir)
 	if err := d.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", t.Path(dir), err)
 	}
@@ -147,12 +173,14 @@ func (t *Tree) Mkdir(name string, mode fs.FileMode) error {
 	if err := t.Mkdir(path.Dir(name), mode); err != nil {
 		return err
 	}
+	t.before("make", name)
 	switch err := t.root.Mkdir(name, mode); {
 	case errors.Is(err, fs.ErrExist):
 		return nil
 	case err != nil:
 		return fmt.Errorf("make directory: %w", err)
 	}
+	t.before("chmod", name)
 	if err := t.root.Chmod(name, mode); err != nil { // whatever the umask is
 		return fmt.Errorf("make directory: %w", err)
 	}
@@ -161,6 +189,7 @@ func (t *Tree) Mkdir(name string, mode fs.FileMode) error {
 
 // Remove removes name with all below it; one that is not there is no error.
 func (t *Tree) Remove(name string) error {
+	t.before("remove", name)
 	if err := ignoreNotExist(t.root.RemoveAll(name)); err != nil {
 		return fmt.Errorf("remove %s: %w", t.Path(name), err)
 	}
@@ -172,7 +201,8 @@ func (t *Tree) Remove(name string) error {
 
 // Symlink makes name a symbolic link to target, replacing a file or link there in one step.
 func (t *Tree) Symlink(target, name string) error {
-	tmp := path.Join(path.Dir(name), ".quiesce-"+rand.Text())
+	tmp := path.Join(path.Dir(name), tempPrefix+rand.Text())
+	t.before("link", name)
 	if err := t.root.Symlink(target, tmp); err != nil {
 		return fmt.Errorf("make link: %w", err)
 	}
@@ -194,32 +224,6 @@ func (t *Tree) Read(name string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("read file: %w", err)
 	}
 	return b, nil
-}
-
-// openRegular opens a file that is regular and has one name.
-func (t *Tree) openRegular(name string) (*os.File, fs.FileInfo, error) {
-	before, err := t.root.Lstat(name)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read file: %w", err)
-	}
-	if !before.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("read %s: %s, not a regular file", t.Path(name), kind(before.Mode()))
-	}
-	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read file: %w", err)
-	}
-	fi, err := f.Stat()
-	if err == nil && (!os.SameFile(before, fi) || !fi.Mode().IsRegular()) {
-		err = fmt.Errorf("read %s: replaced while it was read", t.Path(name))
-	}
-	if st, ok := fi.Sys().(*syscall.Stat_t); err == nil && ok && st.Nlink != 1 {
-		err = fmt.Errorf("read %s: has %d hard links, not one", t.Path(name), st.Nlink)
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, f.Close())
-	}
-	return f, fi, nil
 }
 
 func kind(m fs.FileMode) string {

@@ -3,7 +3,6 @@ package drain
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -39,6 +38,7 @@ type Container struct {
 	PreStop    string            // the handler as JSON
 	Ports      string            // the ports as JSON
 	StopSignal string
+	User       int64 // root if zero
 }
 
 // Image has the victim.
@@ -72,9 +72,8 @@ type Kubelet struct {
 
 	mu      sync.Mutex
 	pods    []Pod
-	made    []time.Time   // containers that were created
-	refused []error       // creations that were not
-	slowest time.Duration // of all CRI calls
+	made    []time.Time // containers that were created
+	refused []error     // creations of containers and sandboxes that failed
 }
 
 // NewKubelet makes one that has no pods.
@@ -163,6 +162,9 @@ func (k *Kubelet) sync(ctx context.Context, p Pod) error {
 	if id == "" {
 		r, err := cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
 		if err != nil {
+			k.mu.Lock()
+			k.refused = append(k.refused, err)
+			k.mu.Unlock()
 			return fmt.Errorf("run pod %s: %w", p.Name, err)
 		}
 		id = r.GetPodSandboxId()
@@ -264,32 +266,11 @@ func (k *Kubelet) config(p Pod, c Container, attempt uint32) *runtimeapi.Contain
 		},
 		StopSignal: runtimeapi.Signal(runtimeapi.Signal_value["SIGNAL_"+c.StopSignal]),
 	}
+	if c.User != 0 {
+		cfg.Linux.SecurityContext.RunAsUser = &runtimeapi.Int64Value{Value: c.User}
+	}
 	for _, host := range slices.Sorted(maps.Keys(c.Mounts)) {
 		cfg.Mounts = append(cfg.Mounts, &runtimeapi.Mount{HostPath: host, ContainerPath: c.Mounts[host]})
 	}
 	return cfg
-}
-
-// Event is a line that a victim wrote.
-type Event struct {
-	At   time.Time
-	What string
-	Err  string
-}
-
-// Events reads what a victim wrote.
-func Events(l *lab.Lab, log string) ([]Event, error) {
-	b, err := l.ReadFile(path.Join(Evidence, log))
-	if err != nil {
-		return nil, err
-	}
-	var out []Event
-	for line := range strings.Lines(string(b)) {
-		var e Event
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			return nil, fmt.Errorf("read evidence of %s: %w", log, err)
-		}
-		out = append(out, e)
-	}
-	return out, nil
 }

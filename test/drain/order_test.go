@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,7 +18,7 @@ func hundred() (pods []Pod) {
 	for i := range 100 {
 		tier := i % 6
 		grace := 1 + (i/6*7)%longest[tier]
-		after := time.Duration(i*37%900) * time.Millisecond
+		after := time.Duration(grace) * time.Duration(i*37%60) * 10 * time.Millisecond
 		switch i / 6 {
 		case 0:
 			grace, after = longest[tier], time.Duration(longest[tier])*time.Second-300*time.Millisecond
@@ -104,11 +105,20 @@ func TestDrain_b(t *testing.T) {
 	if limit := floor*105/100 + 500*time.Millisecond; makespan > limit {
 		t.Errorf("makespan %v, want at most %v", makespan, limit)
 	}
-	_, err = l.Quiesce(ctx, "report", "--svg", "/tmp/drain.svg")
+	picture(ctx, t, l)
+}
+
+// picture keeps the timeline in out/.
+func picture(ctx context.Context, t *testing.T, l *lab.Lab) {
+	t.Helper()
+	_, err := l.Quiesce(ctx, "report", "--svg", "/tmp/drain.svg")
 	check(t, err)
 	svg, err := l.ReadFile("/tmp/drain.svg")
 	check(t, err)
 	out := filepath.Join("..", "..", "out")
 	check(t, os.MkdirAll(out, 0o755))
 	check(t, os.WriteFile(filepath.Join(out, "drain.svg"), svg, 0o644))
+	text, err := l.Quiesce(ctx, "report", "--output", "json")
+	check(t, err)
+	check(t, os.WriteFile(filepath.Join(out, "drain-report.json"), []byte(text), 0o644))
 }

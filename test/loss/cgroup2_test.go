@@ -16,7 +16,7 @@ const asVersion2 = `umount /sys/fs/cgroup/freezer && exec "$@"`
 func TestLoss_CgroupVersion2(t *testing.T) {
 	t.Parallel()
 	ctx, n := boot(t, "loss-v2")
-	w, err := loss.Start(ctx, n, "unified", 5, 20, 6*time.Second)
+	w, err := loss.Start(ctx, n, "unified", 5, 20)
 	check(t, err)
 	for _, id := range w.IDs() {
 		_, err := n.Exec(ctx, "sh", "-ec", fmt.Sprintf(`mkdir -p /sys/fs/cgroup/unified/pods/%[1]s
@@ -38,7 +38,7 @@ func TestLoss_CgroupVersion2(t *testing.T) {
 	end()
 	t.Logf("thawed after %v", thawedWithin(ctx, t, n))
 
-	check(t, w.Go())
+	check(t, w.Go(6*time.Second))
 	due, restarts := 0, 0
 	for range 12 {
 		o, err := tryIn(ctx, n, version2)

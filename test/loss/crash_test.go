@@ -85,9 +85,9 @@ func wantFrozen(ctx context.Context, t *testing.T, n *node.Node) {
 func TestLoss_NothingStaysFrozen(t *testing.T) {
 	t.Parallel()
 	ctx, n := boot(t, "loss-crash")
-	w, err := loss.Start(ctx, n, "crash", 4, 10, time.Hour)
+	w, err := loss.Start(ctx, n, "crash", 4, 10)
 	check(t, err)
-	check(t, w.Go())
+	check(t, w.Go(time.Hour))
 	for _, step := range []string{"guarded", "listed", "first frozen", "frozen", "restarting", "restarted", "thawing", "thawed"} {
 		t.Run("SIGKILL at "+step, func(t *testing.T) {
 			_, err := tryIt(ctx, n, "--kill-at", step)

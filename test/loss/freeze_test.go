@@ -90,11 +90,11 @@ func TestLoss_FrozenRestarts(t *testing.T) {
 	t.Parallel()
 	const containers, restarts, span = 40, 15, 8 * time.Second
 	ctx, n := boot(t, "loss-frozen")
-	w, err := loss.Start(ctx, n, "frozen", 1, containers, span)
+	w, err := loss.Start(ctx, n, "frozen", 1, containers)
 	check(t, err)
 	rng := rand.New(rand.NewPCG(2, 2))
 	gap := func() { wait(ctx, time.Duration(50+rng.IntN(100))*time.Millisecond) }
-	check(t, w.Go())
+	check(t, w.Go(span))
 	due, longest := 0, 0.0
 	for range restarts {
 		o, err := tryIt(ctx, n)
@@ -113,9 +113,9 @@ func TestLoss_FrozenRestarts(t *testing.T) {
 		t.Errorf("%d were due while frozen, lost: %q", due, lost)
 	}
 
-	w, err = loss.Start(ctx, n, "naive", 3, containers, span)
+	w, err = loss.Start(ctx, n, "naive", 3, containers)
 	check(t, err)
-	check(t, w.Go())
+	check(t, w.Go(span))
 	for range restarts {
 		check(t, n.RestartContainerd(ctx))
 		wait(ctx, 300*time.Millisecond)

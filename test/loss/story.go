@@ -33,9 +33,6 @@ type Story struct {
 // part of the time.
 const slow = "[Service]\nExecStartPre=/bin/sleep 1\n"
 
-// every is about how long it takes from one restart through the gate to the next.
-const every = 2300 * time.Millisecond
-
 // Lab is the node of the story.
 func (s Story) Lab() lab.Options {
 	return lab.Options{
@@ -50,10 +47,17 @@ func (s Story) Lab() lab.Options {
 // Run tells the story on one node, one half after the other.
 func (s Story) Run(ctx context.Context, l *lab.Lab) (o Outcome, lost []string, err error) {
 	o = Outcome{Containers: s.Containers, Restarts: s.Restarts}
-	span := time.Duration(s.Restarts) * every
-	s.Say("%d containers will end at random moments of the next %v", s.Containers, span)
-	w, err := Start(ctx, l.Node, "gated", s.Seed, s.Containers, span)
+	w, err := Start(ctx, l.Node, "gated", s.Seed, s.Containers)
 	if err != nil {
+		return o, nil, err
+	}
+	began := time.Now()
+	if _, err := s.restart(ctx, l, 0); err != nil { // how long does one take on this machine?
+		return o, nil, err
+	}
+	span := time.Since(began) * time.Duration(s.Restarts)
+	s.Say("%d containers will end at random moments of the next %v", s.Containers, span.Round(time.Second))
+	if err := w.Go(span); err != nil {
 		return o, nil, err
 	}
 	if lost, err = s.gated(ctx, l, w, &o); err != nil {
@@ -64,7 +68,10 @@ func (s Story) Run(ctx context.Context, l *lab.Lab) (o Outcome, lost []string, e
 	if err := w.Remove(ctx); err != nil {
 		return o, lost, err
 	}
-	w, err = Start(ctx, l.Node, "naive", s.Seed, s.Containers, span)
+	w, err = Start(ctx, l.Node, "naive", s.Seed, s.Containers)
+	if err == nil {
+		err = w.Go(span)
+	}
 	if err != nil {
 		return o, lost, err
 	}
@@ -74,20 +81,28 @@ func (s Story) Run(ctx context.Context, l *lab.Lab) (o Outcome, lost []string, e
 	return o, lost, err
 }
 
+// restart restarts containerd by installing a handler.
+func (s Story) restart(ctx context.Context, l *lab.Lab, number int) (r restart, err error) {
+	handler := fmt.Sprintf("h%d", number)
+	if _, err := l.Installer(ctx, "install", "--handler", handler, "--runtime-type", "io.containerd.runc.v2"); err != nil {
+		return r, err
+	}
+	if _, err := l.WaitPhase(ctx, handler, "live"); err != nil {
+		return r, err
+	}
+	if r, err = lastRestart(l); err != nil {
+		return r, err
+	}
+	if r.Done != number+1 || r.Freeze.Early {
+		return r, fmt.Errorf("restart %d: %+v", number, r)
+	}
+	return r, nil
+}
+
 // gated restarts by installing one handler after the other.
 func (s Story) gated(ctx context.Context, l *lab.Lab, w *Workload, o *Outcome) ([]string, error) {
-	if err := w.Go(); err != nil {
-		return nil, err
-	}
 	for i := range s.Restarts {
-		handler := fmt.Sprintf("h%d", i)
-		if _, err := l.Installer(ctx, "install", "--handler", handler, "--runtime-type", "io.containerd.runc.v2"); err != nil {
-			return nil, err
-		}
-		if _, err := l.WaitPhase(ctx, handler, "live"); err != nil {
-			return nil, err
-		}
-		r, err := lastRestart(l)
+		r, err := s.restart(ctx, l, i+1)
 		if err != nil {
 			return nil, err
 		}
@@ -95,11 +110,8 @@ func (s Story) gated(ctx context.Context, l *lab.Lab, w *Workload, o *Outcome) (
 		o.DueWhileFrozen += due
 		ms := float64(r.Freeze.Longest.Microseconds()) / 1000
 		o.FrozenMSMax = max(o.FrozenMSMax, ms)
-		s.Say("restart %d after %v: %d frozen for %.0f ms, %d due meanwhile, %d unprotected, %d lost", r.Done,
+		s.Say("restart %d after %v: %d frozen for %.0f ms, %d due meanwhile, %d unprotected, %d lost", i+1,
 			time.Since(w.base).Round(time.Millisecond), r.Freeze.Containers, ms, due, len(r.Freeze.Unprotected), len(r.Lost))
-		if r.Done != i+1 || r.Freeze.Early {
-			return nil, fmt.Errorf("restart %d: %+v", i+1, r)
-		}
 	}
 	lost, err := w.Lost(ctx)
 	if err != nil {
@@ -109,11 +121,8 @@ func (s Story) gated(ctx context.Context, l *lab.Lab, w *Workload, o *Outcome) (
 }
 
 func (s Story) naive(ctx context.Context, l *lab.Lab, w *Workload) ([]string, error) {
-	if err := w.Go(); err != nil {
-		return nil, err
-	}
 	for range s.Restarts {
-		next := time.After(every)
+		next := time.After(w.span / time.Duration(s.Restarts))
 		if err := l.RestartContainerd(ctx); err != nil {
 			return nil, err
 		}

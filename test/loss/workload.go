@@ -27,22 +27,23 @@ type Workload struct {
 	pods []*node.RunningPod
 	ends []End
 	base time.Time
+	span time.Duration
 }
 
 // End is how one container should end.
 type End struct {
 	Pod       *node.RunningPod
 	Container string
-	Offset    time.Duration // from the start of the clock
+	Part      float64 // of the span after which it ends
 	Code      int32
 }
 
 // perPod is how many containers a pod has: they share a shim.
 const perPod = 5
 
-// Start runs count containers, each of which will end at a random moment of the span with a code that is neither 0 nor
-// 255. The clock is not started.
-func Start(ctx context.Context, n *node.Node, name string, seed uint64, count int, span time.Duration) (*Workload, error) {
+// Start runs count containers, each of which will end at a random moment of a span of time with a code that is neither 0
+// nor 255. Go starts the clock.
+func Start(ctx context.Context, n *node.Node, name string, seed uint64, count int) (*Workload, error) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &Workload{node: n, dir: "/var/lib/loss/" + name}
 	if _, err := n.Exec(ctx, "mkdir", "-p", w.dir); err != nil {
@@ -52,10 +53,10 @@ func Start(ctx context.Context, n *node.Node, name string, seed uint64, count in
 		pod := node.Pod{Name: fmt.Sprintf("%s-%d", name, first/perPod)}
 		var ends []End
 		for i := first; i < min(first+perPod, count); i++ {
-			e := End{Container: fmt.Sprintf("c%d", i), Offset: time.Duration(rng.Int64N(int64(span))), Code: 1 + rng.Int32N(100)}
+			e := End{Container: fmt.Sprintf("c%d", i), Part: rng.Float64(), Code: 1 + rng.Int32N(100)}
 			ends = append(ends, e)
 			pod.Containers = append(pod.Containers, node.Container{
-				Name: e.Container, Image: Image, Args: []string{w.dir + "/base", e.Offset.String(), strconv.Itoa(int(e.Code))},
+				Name: e.Container, Image: Image, Args: []string{w.dir + "/base", strconv.FormatFloat(e.Part, 'f', -1, 64), strconv.Itoa(int(e.Code))},
 				Mounts: []node.Mount{{Host: w.dir, Container: w.dir, ReadOnly: true}},
 			})
 		}
@@ -76,15 +77,15 @@ func Start(ctx context.Context, n *node.Node, name string, seed uint64, count in
 const lead = 300 * time.Millisecond
 
 // Go starts the clock.
-func (w *Workload) Go() error {
-	w.base = time.Now().Add(lead)
-	return w.node.WriteFile(w.dir+"/base", []byte(strconv.FormatInt(w.base.UnixNano(), 10)), 0o644)
+func (w *Workload) Go(span time.Duration) error {
+	w.base, w.span = time.Now().Add(lead), span
+	return w.node.WriteFile(w.dir+"/base", fmt.Appendf(nil, "%d %d.", w.base.UnixNano(), span), 0o644)
 }
 
 // Due counts the containers that are due to end in a window.
 func (w *Workload) Due(from, to time.Time) (count int) {
 	for _, e := range w.ends {
-		if at := w.base.Add(e.Offset); at.After(from) && at.Before(to) {
+		if at := w.base.Add(time.Duration(e.Part * float64(w.span))); at.After(from) && at.Before(to) {
 			count++
 		}
 	}

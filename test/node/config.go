@@ -28,6 +28,10 @@ type Config struct {
 	ContainerdTop, ContainerdTables, ContainerdConfig string
 	// Programs are built from the module under test: main package, such as ./plugin → path in the node.
 	Programs map[string]string
+	// Build are arguments of go build for Programs.
+	Build []string
+	// Disks are directories that get file systems of their own, which PowerCut ends without writing what was not synced.
+	Disks []string
 	// Files are put into the node before its first boot, replacing what is there: path in the node → file.
 	Files map[string]File
 	// Enable names units that are enabled before the first boot.

@@ -37,6 +37,9 @@ func (n *Node) buildDisk(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := n.makeDisks(ctx); err != nil {
+		return err
+	}
 	return n.configure(ctx)
 }
 
@@ -61,7 +64,7 @@ func (n *Node) fillLayer(ctx context.Context, layer string) error {
 		}
 	}
 	for pkg, dest := range n.cfg.Programs {
-		file, err := n.kit.program(ctx, pkg)
+		file, err := n.kit.program(ctx, pkg, n.cfg.Build...)
 		if err != nil {
 			return err
 		}

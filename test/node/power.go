@@ -15,16 +15,22 @@ import (
 // closeBudget is the longest that the removal of a node may take.
 const closeBudget = 30 * time.Second
 
-// PowerCut ends every process of the node at once. Its file system stays.
-func (n *Node) PowerCut(ctx context.Context) error {
+// PowerCut ends every process of the node at once. Its file system stays; its disks (Config.Disks) lose what was not
+// synced, but for those in written.
+func (n *Node) PowerCut(ctx context.Context, written ...string) error {
 	p := n.current()
 	if p == nil {
 		return fmt.Errorf("cut power of %s: it is off", n.ID)
 	}
+	cut := n.cutDisks(ctx, written)
 	if err := unix.PidfdSendSignal(p.fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("cut power of %s: %w", n.ID, err)
 	}
-	if err := n.off(ctx, p, true); err != nil {
+	err := n.off(ctx, p, true)
+	if err == nil && cut == nil {
+		err = n.revive(ctx)
+	}
+	if err = errors.Join(cut, err); err != nil {
 		return fmt.Errorf("cut power of %s: %w", n.ID, err)
 	}
 	return nil

@@ -69,13 +69,13 @@ func (k *Kit) tool(ctx context.Context, t tool) (string, error) {
 
 // program builds a main package of this repository and returns the file. An up-to-date file is kept by the
 // go command; a new one replaces it by rename, so a node keeps the one it was booted with.
-func (k *Kit) program(ctx context.Context, pkg string) (string, error) {
+func (k *Kit) program(ctx context.Context, pkg string, flags ...string) (string, error) {
 	unlock, err := k.cache.lock(ctx, "programs")
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	key := sha256.Sum256([]byte(k.module + " " + pkg))
+	key := sha256.Sum256([]byte(strings.Join(append([]string{k.module, pkg}, flags...), " ")))
 	out := k.cache.path("programs", fmt.Sprintf("%x", key[:6]), path.Base(pkg))
 	tmp := k.cache.path("tmp")
 	for _, dir := range []string{filepath.Dir(out), tmp} {
@@ -83,7 +83,7 @@ func (k *Kit) program(ctx context.Context, pkg string) (string, error) {
 			return "", fmt.Errorf("build %s: %w", pkg, err)
 		}
 	}
-	cmd := goCommand(ctx, "build", "-trimpath", "-o", out, pkg)
+	cmd := goCommand(ctx, slices.Concat([]string{"build", "-trimpath"}, flags, []string{"-o", out, pkg})...)
 	cmd.Dir = k.module
 	cmd.Env = append(cmd.Env, "GOTMPDIR="+tmp)
 	if err := run(cmd); err != nil {

@@ -51,8 +51,20 @@ type Apply struct {
 
 	Freezer Freezer // nil: nothing is frozen
 
-	window bool          // something is frozen, or may be
-	frozen freeze.Result // of the last window
+	Step func(name string) // called between the steps, for tests; nil: nothing is
+
+	faults error                  // of this host, that kept single entries from being taken
+	window bool                   // something is frozen, or may be
+	frozen freeze.Result          // of the last window
+	owed   *debt                  // nil: no restart is owed
+	used   map[string][]*node.Pod // by handler, as listed last
+	ran    map[string]process     // before the last restart, by container
+}
+
+func (a *Apply) at(step string) {
+	if a.Step != nil {
+		a.Step(step)
+	}
 }
 
 // Ticket is the gate's word that apply may run, and for what.
@@ -73,16 +85,26 @@ func (a *Apply) Run(ctx context.Context, t Ticket) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.finish(ctx), unlock()) }()
-	if err := a.Store.Sweep(time.Now()); err != nil {
-		log.G(ctx).WithError(err).Warn("the stage was not swept")
+	defer func() { err = errors.Join(err, unlock()) }()
+	defer func() { err = errors.Join(err, a.finish(ctx)) }()
+	a.at("locked")
+	if err := errors.Join(a.Store.Sweep(time.Now()), a.Store.Mend(time.Now())); err != nil {
+		log.G(ctx).WithError(err).Warn("the stage was not put in order")
 	}
 	if err := a.recover(ctx, t); err != nil {
 		return err
 	}
+	a.at("recovered")
 	if err := a.take(ctx); err != nil {
 		return err
 	}
+	a.at("taken")
+	defer a.thaw(ctx) // one window covers a rollback's restart too
+	err = a.applyAll(ctx, t)
+	return errors.Join(err, a.pay(ctx), a.faults)
+}
+
+func (a *Apply) applyAll(ctx context.Context, t Ticket) error {
 	for {
 		batch, err := a.next(ctx, t)
 		if err != nil || len(batch) == 0 {
@@ -118,20 +140,36 @@ func (a *Apply) take(ctx context.Context) error {
 	if err := a.Store.PublishLive(slices.Concat(acting, staged)); err != nil { // before they leave the inbox: see Inbox.Hint
 		return err
 	}
+	wait := map[string]bool{} // handlers of entries that could not be taken: later ones must not overtake them
 	for _, e := range staged {
-		e, err := a.Store.Take(ctx, e)
-		var rejected *stage.RejectedError
-		switch {
-		case errors.As(err, &rejected):
-			log.G(ctx).WithField("entry", e.ID).WithField("reason", rejected.Reason).Warn("entry rejected")
-			if err := a.Store.Publish(stage.NewResult(e, stage.Rejected, rejected.Reason)); err != nil {
-				return err
+		if slices.ContainsFunc(e.Names(), func(h string) bool { return wait[h] }) {
+			continue
+		}
+		if err := a.takeOne(ctx, e); err != nil {
+			a.faults = errors.Join(a.faults, fmt.Errorf("take entry %q: %w", e.ID, err))
+			for _, h := range e.Names() {
+				wait[h] = true
 			}
-		case err != nil:
-			return fmt.Errorf("take entry %s: %w", e.ID, err)
 		}
 	}
 	return nil
+}
+
+// takeOne takes an entry, or rejects it. An error is the host's fault, and keeps no other entry back.
+func (a *Apply) takeOne(ctx context.Context, e stage.Entry) error {
+	e, err := a.Store.Take(ctx, e)
+	if left, ok := errors.AsType[*stage.LeftError](err); ok { // it was dealt with all the same
+		a.faults = errors.Join(a.faults, left)
+		if _, rejected := errors.AsType[*stage.RejectedError](err); !rejected {
+			return nil
+		}
+	}
+	rejected, ok := errors.AsType[*stage.RejectedError](err)
+	if !ok {
+		return err
+	}
+	log.G(ctx).WithField("entry", e.ID).WithField("reason", rejected.Reason).Warn("entry rejected")
+	return a.Store.Publish(stage.NewResult(e, stage.Rejected, rejected.Reason))
 }
 
 // next chooses the entries of the next transaction; none: everything is done that can be done now.
@@ -201,10 +239,14 @@ func (a *Apply) dropOutdated(ctx context.Context, acting []stage.Entry) ([]stage
 
 func (a *Apply) users(ctx context.Context) (map[string][]*node.Pod, error) {
 	pods, err := a.CRI.List(ctx)
+	if err != nil && a.owed != nil && a.used != nil {
+		return a.used, nil // no pod was made since the failed restart
+	}
 	if err != nil {
 		return nil, err
 	}
-	return node.Snapshot{Pods: pods}.ByHandler(), nil
+	a.used = node.Snapshot{Pods: pods}.ByHandler()
+	return a.used, nil
 }
 
 func anyUsed(e stage.Entry, users map[string][]*node.Pod) bool {
@@ -213,22 +255,26 @@ func anyUsed(e stage.Entry, users map[string][]*node.Pod) bool {
 
 func (a *Apply) reject(ctx context.Context, e stage.Entry, reason string) error {
 	log.G(ctx).WithField("entry", e.ID).WithField("reason", reason).Warn("entry rejected")
-	return errors.Join(a.Store.Publish(stage.NewResult(e, stage.Rejected, reason)), a.Store.Reject(e, reason))
+	if err := a.Store.Reject(e, reason); err != nil {
+		return err
+	}
+	a.at("rejected")
+	return a.Store.Publish(stage.NewResult(e, stage.Rejected, reason))
 }
 
 // settle makes a batch live. The result comes last: whoever reads it can rely on it.
 func (a *Apply) settle(ctx context.Context, batch []stage.Entry, note string, lost []string) error {
 	for _, e := range batch {
-		phase := stage.IsLive
-		if e.Op == stage.Remove {
-			phase = stage.Removed
-		}
-		r := stage.NewResult(e, phase, note)
+		r := stage.NewResult(e, e.Phase(), note)
 		r.Lost = lost
-		if err := errors.Join(a.Store.Settle(e), a.Store.Publish(r)); err != nil {
+		if err := a.Store.Settle(e); err != nil {
 			return err
 		}
-		log.G(ctx).WithField("entry", e.ID).WithField("handlers", e.Names()).Info("entry " + string(phase))
+		a.at("settled")
+		if err := a.Store.Publish(r); err != nil {
+			return err
+		}
+		log.G(ctx).WithField("entry", e.ID).WithField("handlers", e.Names()).Info("entry " + string(r.Phase))
 	}
 	return nil
 }

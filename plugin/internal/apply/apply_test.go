@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -248,7 +247,7 @@ func (m *machine) boot() {
 	check(m.t, a.Boot(context.Background()))
 	done()
 	m.process = process + 1
-	m.loaded = m.onDisk()
+	m.reload()
 }
 
 func TestBoot(t *testing.T) {
@@ -294,51 +293,4 @@ func TestBootLeavesARunningRuntimeAlone(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	m.wantOriginal()
-}
-
-// TestCrashAnywhere lets apply die at each of its calls, and then ends what it left, by a new run or by a boot.
-func TestCrashAnywhere(t *testing.T) {
-	for _, boot := range []bool{false, true} {
-		for at := 1; ; at++ {
-			m := newMachine(t)
-			m.stage(manifest(stage.Install, "old", "old"))
-			check(t, m.run())
-			m.calls, m.crashAt = 0, at
-			m.stage(manifest(stage.Install, "i", "a", "b"))
-			m.stage(manifest(stage.Remove, "r", "old"))
-			if !m.dies() {
-				break
-			}
-			m.crashAt = 0
-			if boot {
-				m.boot()
-			}
-			for range stage.MaxAttempts {
-				check(t, m.run())
-			}
-			name := fmt.Sprintf("crash at call %d, boot %v: ", at, boot)
-			if want := []string{"a", "b", "runc"}; !slices.Equal(m.loaded, want) || !slices.Equal(m.onDisk(), want) {
-				t.Errorf("%s%v, want %v", name, m, want)
-			}
-			for _, id := range []string{"i", "r"} {
-				if p, r := m.phase(id); p != stage.IsLive && p != stage.Removed {
-					t.Errorf("%sentry %s is %s (%s)", name, id, p, r)
-				}
-			}
-			if left, err := filepath.Glob(m.path("stage/store/journal.json")); err != nil || len(left) > 0 {
-				t.Errorf("%sthe journal is left", name)
-			}
-		}
-	}
-}
-
-// dies runs apply and tells whether the crash came.
-func (m *machine) dies() (died bool) {
-	defer func() {
-		if r := recover(); r != nil {
-			died = true
-		}
-	}()
-	check(m.t, m.run())
-	return false
 }

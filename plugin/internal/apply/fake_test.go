@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,24 +34,37 @@ type machine struct {
 	ended    []cri.Ended
 	running  []cri.Process
 	fences   []bool
-	crashAt  int // the call at which apply dies; 0: never
-	calls    int
+	crashAt  int // the step at which apply dies; 0: never
+	steps    []string
 }
 
 var errCrash = errors.New("crash")
 
-func (m *machine) call() {
-	if m.calls++; m.calls == m.crashAt {
+// step dies at the step that is due, and again at every later one: what is deferred does nothing either.
+func (m *machine) step(name string) {
+	m.steps = append(m.steps, strings.ReplaceAll(name, m.dir, ""))
+	if m.crashAt > 0 && len(m.steps) >= m.crashAt {
 		panic(errCrash)
 	}
 }
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	m := &machine{t: t, dir: t.TempDir(), process: 100, loaded: []string{"runc"}}
+	m := &machine{t: t, dir: ramDir(t), process: 100, loaded: []string{"runc"}}
 	check(t, errors.Join(stage.Create(m.path("stage")), os.MkdirAll(m.path("shims"), 0o755), os.MkdirAll(m.path("etc"), 0o755)))
 	check(t, os.WriteFile(m.path("etc/config.toml"), []byte(original), 0o644))
 	return m
+}
+
+// ramDir is a directory in memory, where there is one: thousands of transactions sync their files.
+func ramDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "quiesce-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { check(t, os.RemoveAll(dir)) })
+	return dir
 }
 
 const original = "# mine\nversion = 3\n\n[plugins.'io.containerd.cri.v1.runtime'.containerd]\n  default_runtime_name = 'runc'\n"
@@ -67,8 +81,9 @@ func (m *machine) path(p string) string { return filepath.Join(m.dir, p) }
 func (m *machine) apply() (*Apply, func()) {
 	store, err := stage.Open(m.path("stage"))
 	check(m.t, err)
+	store.Steps(m.step)
 	return &Apply{
-		Store: store, Unit: m, CRI: m, Config: m.path("etc/config.toml"), Shims: m.path("shims"),
+		Store: store, Unit: m, CRI: m, Step: m.step, Config: m.path("etc/config.toml"), Shims: m.path("shims"),
 		Rules: node.Rules{Paths: []string{"/"}, Undecided: time.Minute, Stuck: time.Hour},
 		Fence: func(_ context.Context, up bool) error {
 			m.fences = append(m.fences, up)
@@ -155,12 +170,12 @@ func (m *machine) onDisk() []string {
 }
 
 func (m *machine) Process(context.Context) (systemd.Process, error) {
-	m.call()
+	m.step("process")
 	return systemd.Process{Invocation: "x", PID: m.process}, nil
 }
 
 func (m *machine) Restart(context.Context) (before, after systemd.Process, err error) {
-	m.call()
+	m.step("restart")
 	m.restarts++
 	m.process++
 	m.loaded = m.onDisk()
@@ -168,12 +183,11 @@ func (m *machine) Restart(context.Context) (before, after systemd.Process, err e
 		err = m.broken(m.loaded)
 		m.loaded = nil
 	}
-	m.call()
+	m.step("restart done")
 	return systemd.Process{PID: m.process - 1}, systemd.Process{PID: m.process}, err
 }
 
 func (m *machine) Runtime(ctx context.Context) (cri.Runtime, error) {
-	m.call()
 	if m.loaded == nil {
 		return cri.Runtime{}, errors.New("no answer")
 	}
@@ -185,17 +199,14 @@ func (m *machine) Answers(context.Context) bool { return m.loaded != nil }
 func (m *machine) Reconnect()                   {}
 
 func (m *machine) List(context.Context) ([]*node.Pod, error) {
-	m.call()
 	return m.pods, nil
 }
 
 func (m *machine) Processes(context.Context) ([]cri.Process, error) {
-	m.call()
 	return m.running, nil
 }
 
 func (m *machine) Ended(context.Context, map[string]bool) ([]cri.Ended, error) {
-	m.call()
 	return m.ended, nil
 }
 

@@ -31,16 +31,20 @@ func (a *Apply) recover(ctx context.Context, t Ticket) error {
 	if now.String() == j.Process {
 		return a.putBack(ctx, j) // the runtime never saw the change; the entries are tried again
 	}
-	if j.Step == stage.StepWriting {
+	if j.Step == stage.StepWriting || j.Step == stage.StepOwed {
 		return a.startOver(ctx, t, j) // it may have seen a part of it
 	}
 	vctx, cancel := context.WithTimeoutCause(ctx, a.Verify, fmt.Errorf("the runtime was not ready within %v", a.Verify))
 	why := a.comeBack(vctx, batch)
 	cancel()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if why == nil {
 		if err := a.Store.End(); err != nil {
 			return err
 		}
+		a.at("journal ended")
 		return a.settle(ctx, batch, "", nil)
 	}
 	if a.CRI.Answers(ctx) {
@@ -48,7 +52,10 @@ func (a *Apply) recover(ctx context.Context, t Ticket) error {
 			return err // the journal stays, the gate opens for it again
 		}
 	}
-	return a.undo(ctx, j, batch, why)
+	if err := a.undo(ctx, j, batch, why); err != nil {
+		return err
+	}
+	return a.pay(ctx)
 }
 
 // startOver puts the files back and restarts the runtime, which may run with new ones. The entries are tried again.
@@ -58,10 +65,13 @@ func (a *Apply) startOver(ctx context.Context, t Ticket, j *stage.Journal) error
 			return err
 		}
 	}
-	if _, err := a.Store.Rollback(j); err != nil {
-		return fmt.Errorf("roll back: %w", err)
+	if err := a.restore(ctx, j); err != nil {
+		return err
 	}
-	return errors.Join(a.restartAgain(ctx), a.Store.End())
+	if err := a.owe(j); err != nil {
+		return err
+	}
+	return a.pay(ctx)
 }
 
 func (a *Apply) entriesOf(j *stage.Journal) ([]stage.Entry, error) {
@@ -92,13 +102,20 @@ func (a *Apply) Boot(ctx context.Context) (err error) {
 		return err
 	} else if j != nil {
 		log.G(ctx).WithField("entries", j.Entries).WithField("step", j.Step).Info("putting back what an earlier run left")
-		if err := a.putBack(ctx, j); err != nil {
+		if err := a.restore(ctx, j); err != nil {
 			return err
 		}
+		if err := a.Store.End(); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(a.Store.Sweep(time.Now()), a.Store.Mend(time.Now())); err != nil {
+		log.G(ctx).WithError(err).Warn("the stage was not put in order")
 	}
 	if err := a.take(ctx); err != nil {
 		return err
 	}
+	a.at("taken")
 	batch, err := a.bootBatch(ctx)
 	if err != nil || len(batch) == 0 {
 		return err
@@ -114,6 +131,7 @@ func (a *Apply) Boot(ctx context.Context) (err error) {
 	if err != nil {
 		return a.wait(ctx, j, batch, fmt.Errorf("write changes: %w", err))
 	}
+	a.at("written")
 	return a.leaveUnverified(ctx, j, batch)
 }
 

@@ -21,25 +21,34 @@ func (a *Apply) restart(ctx context.Context, t Ticket, j *stage.Journal, batch [
 	if err != nil {
 		log.G(ctx).WithError(err).Warn("containers cannot be compared over the restart")
 	}
-	live := processes(before)
+	if err == nil || a.owed == nil {
+		a.ran = processes(before) // or those from before the restart that failed
+	}
 	if err := a.Store.Advance(j, stage.StepRestarting); err != nil {
 		return nil, err
 	}
-	if err := a.freeze(ctx, t.Now); err != nil {
-		return nil, err
+	a.at("restart noted")
+	if a.owed == nil || a.CRI.Answers(ctx) {
+		if err := a.freeze(ctx, t.Now || a.owed != nil); err != nil {
+			return nil, err
+		}
 	}
+	a.at("frozen")
 	defer a.thawIfStopped(ctx)
 	began := time.Now()
 	log.G(ctx).WithField("entries", ids(batch)).Info("restarting the runtime")
 	ctx, cancel := context.WithTimeoutCause(ctx, a.Verify, fmt.Errorf("the runtime was not back within %v", a.Verify))
 	defer cancel()
-	if _, _, err := a.Unit.Restart(ctx); err != nil {
+	if err := a.restartUnit(ctx); err != nil {
 		return nil, a.record(ctx, began, batch, nil, err)
 	}
+	a.at("restarted")
 	if err := a.comeBack(ctx, batch); err != nil {
 		return nil, a.record(ctx, began, batch, nil, err)
 	}
-	lost, err = a.compare(ctx, live)
+	a.at("came back")
+	lost, err = a.compare(ctx, a.ran)
+	a.at("compared")
 	return lost, a.record(ctx, began, batch, lost, err)
 }
 
@@ -51,7 +60,19 @@ func (a *Apply) record(ctx context.Context, began time.Time, batch []stage.Entry
 		r.Failed = why.Error()
 	}
 	log.G(ctx).WithField("took", r.Took).WithField("lost", len(lost)).Info("the runtime was restarted")
-	return errors.Join(why, a.Store.PublishRestart(r))
+	if err := a.Store.PublishRestart(r); err != nil {
+		log.G(ctx).WithError(err).Error("the restart is not counted") // no reason to roll back
+	}
+	return why
+}
+
+// restartUnit restarts the runtime's unit: it is done if systemd says so and the process is another one.
+func (a *Apply) restartUnit(ctx context.Context) error {
+	before, after, err := a.Unit.Restart(ctx)
+	if err == nil && after.String() == before.String() {
+		err = fmt.Errorf("systemd says that the runtime was restarted, but its process is the old one (PID %d)", after.PID)
+	}
+	return err
 }
 
 // comeBack waits until the runtime is ready with the handlers of the batch, and without those it removes.
@@ -113,7 +134,7 @@ func (a *Apply) restartAgain(ctx context.Context) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, a.Verify, fmt.Errorf("the runtime was not back within %v", a.Verify))
 	defer cancel()
-	_, _, err := a.Unit.Restart(ctx)
+	err := a.restartUnit(ctx)
 	if err == nil {
 		err = a.comeBack(ctx, nil)
 	}

@@ -27,20 +27,25 @@ func (a *Apply) transact(ctx context.Context, t Ticket, batch []stage.Entry) err
 	if err != nil {
 		return a.wait(ctx, j, batch, fmt.Errorf("write changes: %w", err))
 	}
+	a.at("written")
 	if err := a.lastLook(ctx, t, batch); err != nil {
 		return errors.Join(err, a.putBack(ctx, j), a.forgive(batch))
 	}
-	defer a.thaw(ctx)
+	a.at("looked")
 	lost, err := a.restart(ctx, t, j, batch)
-	if errors.Is(err, ErrDeferred) {
+	switch {
+	case errors.Is(err, ErrDeferred):
 		return errors.Join(err, a.putBack(ctx, j), a.forgive(batch))
-	}
-	if err != nil {
+	case ctx.Err() != nil:
+		return context.Cause(ctx) // apply is stopped, which is no fault of the entries: the next run ends it
+	case err != nil:
 		return a.undo(ctx, j, batch, err)
 	}
-	if err := a.Store.End(); err != nil {
+	a.thaw(ctx)
+	if err := errors.Join(a.Store.End(), a.paid()); err != nil {
 		return err
 	}
+	a.at("journal ended")
 	return a.settle(ctx, batch, "", lost)
 }
 
@@ -142,22 +147,24 @@ func (a *Apply) write(ctx context.Context, batch []stage.Entry, changes []stage.
 	if err != nil {
 		return j, err
 	}
-	j.Process = p.String()
+	j.Process, j.Owed = p.String(), a.owed != nil
 	for i := range batch {
 		e := &batch[i]
 		if err := a.place(ctx, *e); err != nil {
 			return j, err
 		}
-		e.Attempts++
+		e.Attempts, e.Reason = e.Attempts+1, ""
 		r := stage.NewResult(*e, stage.Applying, "")
 		if err := errors.Join(a.Store.Remember(*e), a.Store.Publish(r)); err != nil {
 			return j, err
 		}
 	}
+	a.at("placed")
 	if err := a.Store.OpenJournal(j, changes); err != nil {
 		return j, err
 	}
-	return j, stage.Write(changes)
+	a.at("journal opened")
+	return j, a.Store.Write(changes)
 }
 
 // forgive takes back the count of an attempt that was put off before anything happened.
@@ -173,63 +180,17 @@ func (a *Apply) forgive(batch []stage.Entry) (errs error) {
 // fault: they stay, and are tried again.
 func (a *Apply) wait(ctx context.Context, j *stage.Journal, batch []stage.Entry, why error) error {
 	err := errors.Join(why, a.putBack(ctx, j))
-	for _, e := range batch {
-		e.Reason = why.Error()
-		err = errors.Join(err, a.Store.Publish(stage.NewResult(e, stage.Pending, e.Reason)))
+	for i := range batch {
+		batch[i].Reason = why.Error()
+		err = errors.Join(err, a.Store.Publish(stage.NewResult(batch[i], stage.Pending, "last try: "+why.Error())))
 	}
 	return errors.Join(err, a.forgive(batch))
 }
 
-// putBack restores the host's files and ends the journal.
-func (a *Apply) putBack(ctx context.Context, j *stage.Journal) error {
-	conflicts, err := a.Store.Rollback(j)
-	for _, c := range conflicts {
-		log.G(ctx).Warn(c)
-	}
-	if err != nil {
-		return fmt.Errorf("roll back: %w", err)
-	}
-	return a.Store.End()
-}
-
-// undo rolls a failed batch back: the only entry of it is rejected, several are to be tried alone.
-func (a *Apply) undo(ctx context.Context, j *stage.Journal, batch []stage.Entry, why error) error {
-	log.G(ctx).WithError(why).WithField("entries", ids(batch)).Warn("rolling back")
-	conflicts, err := a.Store.Rollback(j)
-	for _, c := range conflicts {
-		log.G(ctx).Warn(c)
-	}
-	if err != nil {
-		return fmt.Errorf("roll back: %w", err)
-	}
-	if err := a.restartAgain(ctx); err != nil {
-		why = errors.Join(why, fmt.Errorf("after the rollback: %w", err))
-		log.G(ctx).WithError(err).Error("the runtime does not come back with its old config either")
-	}
-	if err := a.blame(ctx, batch, why); err != nil {
-		return err
-	}
-	return a.Store.End()
-}
-
-func (a *Apply) blame(ctx context.Context, batch []stage.Entry, why error) error {
-	if len(batch) == 1 {
-		return a.reject(ctx, batch[0], "rolled back: "+why.Error())
-	}
-	for _, e := range batch {
-		e.Alone, e.Attempts = true, 0
-		r := stage.NewResult(e, stage.Pending, "it failed together with others and is tried alone: "+why.Error())
-		if err := errors.Join(a.Store.Remember(e), a.Store.Publish(r)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // lastLook makes sure, with new creations fenced off, that nobody is in flight; otherwise ErrDeferred.
 func (a *Apply) lastLook(ctx context.Context, t Ticket, batch []stage.Entry) error {
-	if t.Now {
-		return nil
+	if t.Now || a.owed != nil && !a.CRI.Answers(ctx) {
+		return nil // an operator's word; or a rollback's restart, which cannot make it worse
 	}
 	if err := a.Fence(ctx, true); err != nil {
 		log.G(ctx).WithError(err).Info("no fence: the daemon does not answer")
@@ -272,6 +233,7 @@ func (a *Apply) look(ctx context.Context, t Ticket, batch []stage.Entry) (wait s
 		}
 	}
 	users := snap.ByHandler()
+	a.used = users
 	for _, e := range batch {
 		if e.Op == stage.Remove && anyUsed(e, users) {
 			return "", fmt.Errorf("%w: pods use a handler that %s removes", ErrDeferred, e.ID)
@@ -282,7 +244,7 @@ func (a *Apply) look(ctx context.Context, t Ticket, batch []stage.Entry) (wait s
 			return "create in flight: " + p.String(), nil
 		}
 		for _, c := range p.Containers {
-			if c.State == node.Created && began.Sub(c.Created) < time.Minute { // older ones never start (containerd#10437)
+			if c.State == node.Created && node.Younger(c.Created, began, time.Minute) { // older ones never start (containerd#10437)
 				return fmt.Sprintf("create in flight: container %s of %s", c.Name, p), nil
 			}
 		}

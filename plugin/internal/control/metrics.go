@@ -24,6 +24,9 @@ var (
 	handlerPods   = desc("handler_pods", "Pods that use a runtime handler.", "handler")
 	restarts      = desc("restarts_total", "Restarts of the runtime by quiesce.", "result")
 	restartTook   = desc("last_restart_seconds", "How long the last restart took until it was verified.")
+	restartSaved  = desc("last_restart_protected_containers", "Containers that were frozen during the last restart, so that their exit code is kept.")
+	restartFrozen = desc("last_restart_frozen_seconds", "How long the first of them was frozen.")
+	restartAtRisk = desc("last_restart_unprotected_containers", "Containers whose exit code was at risk in the last restart.")
 	restartLosses = desc("last_restart_lost_exit_codes", "Containers whose exit code the last restart cost.")
 )
 
@@ -31,6 +34,7 @@ var (
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		nriConnected, gatePhase, gateChanged, gateBlockers, entries, inFlight, stuck, handlerPods, restarts, restartTook, restartLosses,
+		restartSaved, restartFrozen, restartAtRisk,
 	} {
 		ch <- d
 	}
@@ -69,6 +73,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(restarts, prometheus.CounterValue, float64(s.Restart.Done), "verified")
 	ch <- prometheus.MustNewConstMetric(restarts, prometheus.CounterValue, float64(s.Restart.Broken), "failed")
 	gauge(restartTook, s.Restart.Took.Seconds())
+	gauge(restartSaved, float64(s.Restart.Freeze.Containers))
+	gauge(restartFrozen, s.Restart.Freeze.Longest.Seconds())
+	gauge(restartAtRisk, float64(len(s.Restart.Freeze.Unprotected)))
 	gauge(restartLosses, float64(len(s.Restart.Lost)))
 }
 

@@ -17,6 +17,7 @@ type Status struct {
 	Handlers   []Handler      `json:"handlers"`
 	Installers []Installer    `json:"installers"`
 	Pending    []stage.Result `json:"pending"`
+	Rejected   []stage.Result `json:"rejected"` // the last ones, newest first
 	Restart    stage.Restart  `json:"last_restart"`
 	Drain      Drain          `json:"drain"`
 	Notes      []string       `json:"notes,omitempty"` // what works less than it could, and why

@@ -89,7 +89,7 @@ func (c *Client) stored(ctx context.Context) ([]*node.Pod, error) {
 	var pods []*node.Pod
 	for _, s := range r.GetList() {
 		created := s.GetCreatedAt().AsTime()
-		if time.Since(created) > leaked {
+		if !node.Younger(created, time.Now(), leaked) {
 			continue
 		}
 		var ext struct {

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -38,9 +37,12 @@ type Daemon struct {
 	Policy  gate.Policy
 	Start   func(ctx context.Context, t apply.Ticket) error // runs apply's unit to its end
 
+	mended bool // no result is behind its entry, as no apply has run since
+
 	mu       sync.Mutex
 	status   control.Status
 	decision gate.Decision
+	fault    fault
 }
 
 const (
@@ -49,7 +51,6 @@ const (
 	tick        = time.Second      // between looks at the inbox, and between lists while something is pending
 	nriGrace    = 30 * time.Second // how long a lost NRI connection is waited for before lists alone decide
 	calm        = 100 * time.Millisecond
-	retry       = 5 * time.Second // after apply's unit could not be run
 )
 
 // Run decides until ctx ends.
@@ -57,14 +58,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	g := gate.New(d.Policy, time.Now())
 	applied := make(chan error, 1)
 	running := false
-	var notBefore time.Time
 	for {
 		in, err := d.look(ctx, running)
 		if err != nil {
 			return err
-		}
-		if time.Now().Before(notBefore) && in.Hold == "" {
-			in.Running = true // apply's unit does not start: no hurry
 		}
 		dec := g.Decide(in)
 		d.show(ctx, in, dec)
@@ -79,10 +76,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			return d.last(ctx, running, applied)
 		case err := <-applied:
 			running = false
-			if err != nil {
-				log.G(ctx).WithError(err).Error("apply was not run")
-				notBefore = time.Now().Add(retry)
-			}
+			d.applied(ctx, err)
 		case <-d.State.Wake():
 			d.pause(ctx, calm)
 		case <-time.After(until(dec)):
@@ -120,9 +114,12 @@ func (d *Daemon) pause(ctx context.Context, t time.Duration) {
 
 // look gathers what the gate needs; it lists pods when that matters or the last list is old.
 func (d *Daemon) look(ctx context.Context, running bool) (gate.Input, error) {
+	if err := d.Store.Check(); err != nil {
+		return d.noStage(err)
+	}
 	pending, err := d.Store.Pending()
 	if err != nil {
-		return gate.Input{}, fmt.Errorf("read stage: %w", err)
+		return d.noStage(err)
 	}
 	journal, err := d.Store.Journal()
 	if err != nil {
@@ -132,6 +129,7 @@ func (d *Daemon) look(ctx context.Context, running bool) (gate.Input, error) {
 	if in.Running {
 		in.Unfinished = false
 	}
+	d.mend(ctx, in.Running)
 	snap := d.State.Snapshot()
 	work := len(pending) > 0 || in.Unfinished
 	if !in.Running && (work || time.Since(snap.Listed) > idleList) {
@@ -145,12 +143,26 @@ func (d *Daemon) look(ctx context.Context, running bool) (gate.Input, error) {
 	}
 	d.Drains.Refresh()
 	in.Draining = d.Drains.Active()
+	in.Fault = d.waiting(time.Now())
 	in.Now = time.Now()
 	in.Installers, in.Users = d.Rules.Installers(snap, in.Now), snap.ByHandler()
 	if h := d.Store.Hold(); h.Who != "" {
 		in.Hold = h.Who
 	}
 	return in, nil
+}
+
+// mend ends what an apply that died had yet to say, if nothing else is left for another one to do.
+func (d *Daemon) mend(ctx context.Context, running bool) {
+	if running || d.mended {
+		d.mended = d.mended && !running
+		return
+	}
+	if err := d.Store.MendResults(); err != nil {
+		log.G(ctx).WithError(err).Warn("results are behind")
+		return
+	}
+	d.mended = true
 }
 
 func (d *Daemon) list(ctx context.Context) error {

@@ -101,8 +101,5 @@ type Guards struct {
 // Refuse is part of nri.Fence.
 func (g Guards) Refuse(p *node.Pod) error { return errors.Join(g.Apply.Refuse(p), g.Drain.Refuse(p)) }
 
-// RefusePod is part of nri.PodFence. Apply lets pods come: only what is half made matters to it.
-func (g Guards) RefusePod(p *node.Pod) error { return g.Drain.Refuse(p) }
-
 // DrainChanged is part of control.Backend.
 func (d *Daemon) DrainChanged() error { return d.Drains.Reload() }

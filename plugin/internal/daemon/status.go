@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -21,7 +22,10 @@ func (d *Daemon) show(ctx context.Context, in gate.Input, dec gate.Decision) {
 	d.decision = dec
 	d.status.Gate = control.Gate{Phase: dec.Phase, Since: dec.Since, Blockers: dec.Blockers}
 	d.status.Installers = installers(in)
-	d.status.Pending = d.pending(ctx, in, dec)
+	d.mu.Unlock()
+	pending := d.pending(ctx, in, dec)
+	d.mu.Lock()
+	d.status.Pending = pending
 	d.mu.Unlock()
 	if dec.Phase != last.Phase {
 		log.G(ctx).WithField("phase", dec.Phase).WithField("was", last.Phase).Info("gate")
@@ -54,6 +58,9 @@ func (d *Daemon) pending(ctx context.Context, in gate.Input, dec gate.Decision) 
 	for _, e := range in.Pending {
 		if e.Err != nil {
 			continue // apply rejects it, with the reason
+		}
+		if e.Reason == "" {
+			e.Reason = d.lastFault()
 		}
 		r := stage.NewResult(e, stage.Pending, reason(e, dec))
 		out = append(out, r)
@@ -101,7 +108,9 @@ func (d *Daemon) Status() control.Status {
 	s.Version, s.NRI, s.Restart = d.Version, d.NRI(), d.Store.LastRestart()
 	s.Drain = d.Drains.Status()
 	s.Handlers = merge(s.Handlers, stage.Live(current), d.State.Snapshot().ByHandler())
-	if err != nil {
+	bad, berr := d.Store.Rejected()
+	s.Rejected = rejected(bad)
+	if err = errors.Join(err, berr); err != nil {
 		s.Notes = append(s.Notes, "the stage cannot be read: "+err.Error())
 	}
 	if !s.NRI.Connected {
@@ -109,6 +118,18 @@ func (d *Daemon) Status() control.Status {
 	}
 	s.Notes = append(s.Notes, "stops are not observable: a container that is being stopped does not keep the gate closed")
 	return s
+}
+
+// shown is how many rejected entries the status has.
+const shown = 10
+
+func rejected(bad []stage.Entry) []stage.Result {
+	slices.SortStableFunc(bad, func(a, b stage.Entry) int { return b.Staged.Compare(a.Staged) })
+	out := []stage.Result{}
+	for _, e := range bad[:min(len(bad), shown)] {
+		out = append(out, stage.NewResult(e, stage.Rejected, e.Reason))
+	}
+	return out
 }
 
 func merge(known []control.Handler, live map[string]stage.Entry, users map[string][]*node.Pod) []control.Handler {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -98,7 +99,9 @@ func (e *Engine) Run(ctx context.Context, st *State) error {
 	e.state = st
 	st.Phase = Draining
 	e.mu.Unlock()
-	e.reach(ctx)
+	var reaching sync.WaitGroup
+	reaching.Go(func() { e.reach(ctx) }) // a shim that hangs makes it wait; the drain does not
+	defer reaching.Wait()
 	e.watch = newWatch(e.Observer)
 	stop := e.watch.start(ctx)
 	defer stop()
@@ -110,7 +113,7 @@ func (e *Engine) Run(ctx context.Context, st *State) error {
 		}
 	}
 	e.sweep(ctx)
-	e.edit(func() { st.Phase, st.Finished = Drained, time.Now().UTC() })
+	e.edit(func() { st.Phase, st.Finished, st.Whole = Drained, time.Now().UTC(), true })
 	err := e.commit(ctx)
 	e.tell(ctx)
 	return err
@@ -191,35 +194,9 @@ func (e *Engine) tell(ctx context.Context) {
 }
 
 func (s *State) note(text string) {
-	for _, n := range s.Notes {
-		if n == text {
-			return
-		}
+	if !slices.Contains(s.Notes, text) {
+		s.Notes = append(s.Notes, text)
 	}
-	s.Notes = append(s.Notes, text)
-}
-
-// sweep stops the sandboxes that a kubelet has made anew meanwhile: nothing of a drained pod stays.
-func (e *Engine) sweep(ctx context.Context) {
-	if e.state.KeepSandboxes || len(e.state.Steps) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, podStop)
-	defer cancel()
-	snap, err := e.Observer.Snapshot(ctx)
-	if err != nil {
-		return
-	}
-	plan, _ := New(snap, e.Policy, e.state.Selection)
-	var wg sync.WaitGroup
-	for _, s := range plan.Steps {
-		for _, pl := range s.Pods {
-			if pl.Pod.Ready && len(pl.Targets) == 0 {
-				wg.Go(func() { _ = e.Stopper.StopPod(ctx, pl.Pod.ID) }) // best effort: nothing runs in it
-			}
-		}
-	}
-	wg.Wait()
 }
 
 // rounds is how often a step looks for containers that were made while it ran.
@@ -272,82 +249,4 @@ func (e *Engine) pods(ctx context.Context, step int, pods []*PodRecord) {
 		wg.Go(func() { e.pod(ctx, p, extra) })
 	}
 	wg.Wait()
-}
-
-// limit is the grace that pods of a step may take at most. If all steps to come fit into the time left there is no
-// limit; else each gets its share of it, by the longest grace that it has. What a step leaves over is the others'.
-func (e *Engine) limit(step int, pods []*PodRecord, now time.Time) time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	need := map[int]time.Duration{}
-	for _, p := range e.state.Pods {
-		if p.Step > step {
-			need[p.Step] = max(need[p.Step], p.Asked, Floor)
-		}
-	}
-	own := Floor
-	for _, p := range pods {
-		own = max(own, p.Asked)
-	}
-	all := own
-	for _, d := range need {
-		all += d
-	}
-	left := e.state.Deadline.Sub(now) - reserve*time.Duration(len(need)+1)
-	if all <= left {
-		return own
-	}
-	return max(Floor, time.Duration(float64(left)*float64(own)/float64(all)))
-}
-
-// reserve is what a step takes besides its grace: kills, sandboxes, lists.
-const reserve = 500 * time.Millisecond
-
-// stragglers adds what runs and should not: containers of pods whose turn was or is, made since the plan.
-func (e *Engine) stragglers(ctx context.Context, step int) bool {
-	if time.Now().After(e.state.Deadline) {
-		return false
-	}
-	look, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	snap, err := e.Observer.Snapshot(look)
-	if err != nil {
-		log.G(ctx).WithError(err).Warn("pods cannot be listed: what was created meanwhile is not seen")
-		return false
-	}
-	plan, _ := New(snap, e.Policy, e.state.Selection) // its problems were told when the drain began
-	cur := e.state.Steps[step]
-	found := false
-	e.edit(func() {
-		for _, s := range plan.Steps {
-			if s.Rank > cur.Rank || s.Rank == cur.Rank && s.Wave > cur.Wave {
-				continue
-			}
-			for _, pl := range s.Pods {
-				found = e.state.straggler(pl, step) || found
-			}
-		}
-	})
-	if found {
-		e.reach(ctx)
-	}
-	return found
-}
-
-// straggler adds the containers of a pod that the record lacks.
-func (s *State) straggler(pl *Placement, step int) bool {
-	p := record(pl, step)
-	p.Why = append(p.Why, "created while its tier was drained, or after")
-	var fresh []*ContainerRecord
-	for _, c := range p.Containers {
-		if !s.knows(c.ID) {
-			fresh = append(fresh, c)
-		}
-	}
-	if len(fresh) == 0 {
-		return false
-	}
-	p.Containers = fresh
-	s.Pods = append(s.Pods, p)
-	return true
 }

@@ -321,11 +321,40 @@ func TestFence(t *testing.T) {
 		{Drained, 2, "next boot", nil},
 		{Ended, 2, "boot", nil},
 	} {
-		st.Phase, st.Current = tc.phase, tc.current
+		st.Phase, st.Current, st.Whole = tc.phase, tc.current, tc.phase == Drained
 		if got := refused(tc.boot); !slices.Equal(got, tc.want) {
 			t.Errorf("%s at %d in %s: %v, want %v", tc.phase, tc.current, tc.boot, got, tc.want)
 		}
 	}
+}
+
+// What slipped through while the fence was down is stopped when it is seen, and is in the same report.
+func TestExtend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuntime(tp("a", "x"), tp("kube-system", "y"))
+		st, err := r.drain(t.Context(), DefaultPolicy())
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := func() Plan {
+			s, _ := r.Snapshot(t.Context())
+			p, _ := New(s, DefaultPolicy(), Selection{All: true})
+			return p
+		}
+		if st.Extend(plan(), time.Now(), time.Minute) {
+			t.Error("extended by nothing")
+		}
+		r.pods = append(r.pods, tp("b", "late"))
+		if !st.Extend(plan(), time.Now(), time.Minute) || st.Phase != Draining || NewFence(st, "boot", DefaultPolicy()).Refuse(r.pods[1]) == nil {
+			t.Errorf("not extended, or the fence came down: %+v", st)
+		}
+		if err := r.engine(DefaultPolicy()).Run(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+		if got := outcomes(st); len(got) != 3 || got["c-late"] != Exited || st.Phase != Drained {
+			t.Errorf("outcomes %v", got)
+		}
+	})
 }
 
 func TestStore(t *testing.T) {

@@ -29,7 +29,7 @@ func NewFence(st *State, boot string, policy Policy) *Fence {
 	}
 	cur := st.Steps[min(st.Current, len(st.Steps)-1)]
 	f := &Fence{policy: policy, selection: st.Selection, rank: cur.Rank, wave: cur.Wave, known: map[string]position{}}
-	if st.Phase == Drained || !st.Selection.All { // of a part of the node: all its pods from now on
+	if st.Whole || !st.Selection.All { // of a part of the node: all its pods from now on
 		f.rank, f.wave = 1<<30, 0
 	}
 	for _, p := range st.Pods {

@@ -34,10 +34,10 @@ func DefaultTiers() []Tier {
 
 // DefaultEdges keep the order inside the control plane: what writes to etcd stops before it does.
 func DefaultEdges() []Edge {
-	edge := func(first, then string) Edge {
-		return Edge{Selector{namespace: "kube-system", terms: []term{{key: "component", value: first}}, text: "kube-system/component=" + first},
-			Selector{namespace: "kube-system", terms: []term{{key: "component", value: then}}, text: "kube-system/component=" + then}}
+	component := func(name string) Selector {
+		return Selector{namespace: "kube-system", terms: []term{{key: "component", value: name}}, text: "kube-system/component=" + name}
 	}
+	edge := func(first, then string) Edge { return Edge{First: component(first), Then: component(then)} }
 	return []Edge{
 		edge("kube-scheduler", "kube-apiserver"), edge("kube-controller-manager", "kube-apiserver"), edge("kube-apiserver", "etcd"),
 	}

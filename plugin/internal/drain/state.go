@@ -51,6 +51,7 @@ type State struct {
 	Current   int       `json:"current"`           // index into Steps
 	Kubelet   string    `json:"kubelet,omitempty"` // the unit that the drain stopped
 
+	Whole         bool `json:"whole,omitempty"` // every step has been done once: the fence is for all of the selection
 	KeepSandboxes bool `json:"keep_sandboxes,omitempty"`
 
 	Steps []*StepRecord `json:"steps"`
@@ -189,4 +190,30 @@ func (s *State) Clone() *State {
 		c.Pods = append(c.Pods, &p)
 	}
 	return &c
+}
+
+// Extend adds what runs again although the drain was done, and makes it be done once more for that. It tells whether
+// there was anything.
+func (s *State) Extend(plan Plan, now time.Time, deadline time.Duration) bool {
+	first := len(s.Steps)
+	for _, step := range plan.Steps {
+		i := slices.IndexFunc(s.Steps, func(r *StepRecord) bool { return r.Rank == step.Rank && r.Wave == step.Wave })
+		if i < 0 {
+			s.Steps = append(s.Steps, &StepRecord{Name: step.Name(), Rank: step.Rank, Wave: step.Wave})
+			i = len(s.Steps) - 1
+		}
+		for _, pl := range step.Pods {
+			if s.straggler(pl, i) {
+				first = min(first, i)
+			}
+		}
+	}
+	if first == len(s.Steps) {
+		return false
+	}
+	s.Current, s.Phase = first, Draining
+	if d := now.UTC().Add(deadline); d.After(s.Deadline) {
+		s.Deadline = d
+	}
+	return true
 }

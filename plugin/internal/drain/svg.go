@@ -13,7 +13,7 @@ const (
 	svgRow    = 14
 	svgLeft   = 300
 	svgPlot   = 800
-	svgRight  = 170
+	svgRight  = 260
 	svgTop    = 66
 	svgBottom = 30
 )
@@ -125,10 +125,12 @@ func (d *drawing) axis(end time.Duration) {
 	for t := time.Duration(0); t <= end; t += step {
 		x := svgLeft + t.Seconds()*d.scale
 		fmt.Fprintf(&d.b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#bbb" stroke-dasharray="2,3"/>`+"\n", x, svgTop-6, x, d.bottom)
-		d.text(x, svgTop-10, "middle", `fill="#555"`, t.String())
-		d.text(x, d.bottom+14, "middle", `fill="#555"`, t.String())
+		d.text(x, svgTop-10, "middle", `fill="#555"`, seconds(t))
+		d.text(x, d.bottom+14, "middle", `fill="#555"`, seconds(t))
 	}
 }
+
+func seconds(t time.Duration) string { return fmt.Sprintf("%.0f s", t.Seconds()) }
 
 func (d *drawing) bar(y int, l Line, now time.Time) {
 	c := l.Container

@@ -53,7 +53,9 @@ func (w *watch) run(ctx context.Context) {
 			}
 			continue
 		}
-		states, err := w.observer.States(ctx)
+		look, cancel := context.WithTimeout(ctx, exitLimit)
+		states, err := w.observer.States(look)
+		cancel()
 		switch {
 		case err != nil && !down && ctx.Err() == nil:
 			log.G(ctx).WithError(err).Warn("the runtime does not answer")

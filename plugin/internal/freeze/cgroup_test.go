@@ -106,7 +106,7 @@ func newCgroup(t *testing.T, version int, file string) string {
 	if len(points) == 0 || os.Getuid() != 0 {
 		t.Skipf("needs root and a mounted hierarchy of version %d", version)
 	}
-	dir, err := os.MkdirTemp(points[0].point, "quiesce-freeze-test-") //nolint:usetesting // a cgroup, not a directory of files
+	dir, err := os.MkdirTemp(points[0].point, "quiesce-freeze-test-")
 	if err != nil {
 		t.Skip("needs a writable hierarchy: ", err)
 	}

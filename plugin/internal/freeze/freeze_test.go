@@ -146,7 +146,7 @@ func TestPutOff(t *testing.T) {
 					}
 				}
 			}
-		}, "write file"},
+		}, "freeze.json"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &runtime{pod: node.Pod{Namespace: "ns", Name: "pod"}}

@@ -57,8 +57,7 @@ func (w *window) compare(s survey) (more []*held, ended []candidate, err error) 
 	return more, ended, err
 }
 
-// dropEnded lets go at once of those that have ended just before they were frozen. containerd cannot delete a container
-// whose cgroup is frozen, and tries again after a second only (internal/cri/server/events.go).
+// dropEnded lets go at once of those that have ended just before they were frozen: their shim has to clean up now.
 func (w *window) dropEnded(hs []*held) (left []*held, errs error) {
 	for _, h := range hs {
 		if h.Init.Lives() {

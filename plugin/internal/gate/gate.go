@@ -29,6 +29,7 @@ const (
 	HeldBy             = "held"
 	PodsUseHandler     = "pods use the handler"
 	QuietPeriod        = "quiet period"
+	LastTryFailed      = "last try failed"
 )
 
 // Blocker is one reason why entries are not applied now.
@@ -70,7 +71,8 @@ type Input struct {
 	Users      map[string][]*node.Pod // by handler
 	Hold       string                 // who holds, and why
 	Draining   bool
-	Running    bool // apply runs
+	Running    bool   // apply runs
+	Fault      string // why the last apply failed, as long as the next one is not due
 }
 
 // Decision is what to do.
@@ -120,6 +122,9 @@ func (g *Gate) Decide(in Input) Decision {
 	case in.Hold != "":
 		g.quiet = time.Time{}
 		d.Phase = Held
+	case in.Fault != "":
+		g.quiet = time.Time{}
+		d.Phase, d.Check = Collecting, time.Second
 	case in.Unfinished && !in.Answers:
 		d.Phase, d.Open = Collecting, true // a rollback cannot make it worse
 	case !work:
@@ -162,6 +167,9 @@ func (g *Gate) collect(in Input, clear bool, d *Decision) {
 func (g *Gate) blockers(in Input) (all, single []Blocker) {
 	if in.Hold != "" {
 		all = append(all, Blocker{Reason: HeldBy, Who: []string{in.Hold}})
+	}
+	if in.Fault != "" {
+		all = append(all, Blocker{Reason: LastTryFailed, Who: []string{in.Fault}})
 	}
 	if in.Synced != "" {
 		all = append(all, Blocker{Reason: NotSynchronized, Who: []string{in.Synced}})

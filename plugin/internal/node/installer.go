@@ -44,7 +44,7 @@ func (r *Rules) Judge(p *Pod, now time.Time) Verdict {
 		return Verdict{InFlight: true, Stuck: now.Sub(p.Created) > r.Stuck, Why: why}
 	case why != "":
 		return r.judgeService(p, now, why)
-	case job && now.Sub(p.lastChange()) < r.Undecided:
+	case job && Younger(p.lastChange(), now, r.Undecided):
 		return Verdict{InFlight: true, Undecided: true, Why: "a Job's pod whose containers are not all known yet"}
 	default:
 		return Verdict{}
@@ -111,7 +111,7 @@ func (r *Rules) judgeService(p *Pod, now time.Time, why string) Verdict {
 	switch {
 	case running && ended, !running && ended:
 		return Verdict{}
-	case now.Sub(p.lastChange()) >= r.Undecided: // its one container is a service, or it has none
+	case !Younger(p.lastChange(), now, r.Undecided): // its one container is a service, or it has none
 		return Verdict{}
 	default:
 		return Verdict{InFlight: true, Why: why}
@@ -135,6 +135,13 @@ func ValidGlobs(globs []string) error {
 		}
 	}
 	return nil
+}
+
+// Younger tells whether something of a time is younger than a limit. What seems to come from the future is not: the clock
+// was set back, and nobody should wait until it is there again.
+func Younger(at, now time.Time, limit time.Duration) bool {
+	age := now.Sub(at)
+	return -limit < age && age < limit
 }
 
 // Installer is a pod in flight.

@@ -34,6 +34,8 @@ func TestJudge(t *testing.T) {
 	root := Mount{Host: "/", Writable: true}
 	young := container(Running)
 	young.Created = now.Add(-time.Second)
+	future := container(Running)
+	future.Created = now.Add(time.Hour)
 	justEnded := container(Exited)
 	justEnded.Finished = now.Add(-time.Second)
 	stopped := pod("kube-system", job, container(Running, root))
@@ -63,6 +65,8 @@ func TestJudge(t *testing.T) {
 		"a young service with the label":                   {pod("kube-system", label, young), true, false},
 		"a service whose init container has ended":         {pod("kube-system", label, justEnded, young), false, false},
 		"a service with nothing running":                   {pod("kube-system", label, justEnded), false, false},
+		"a Job's pod from before the clock was set back":   {pod("default", otherJob, future), false, false},
+		"a service from before the clock was set back":     {pod("kube-system", label, future), false, false},
 	} {
 		if v := rules().Judge(tc.pod, now); v.InFlight != tc.inFlight || v.Undecided != tc.undecided {
 			t.Errorf("%s: got %+v, want in flight %v, undecided %v", name, v, tc.inFlight, tc.undecided)

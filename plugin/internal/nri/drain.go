@@ -46,25 +46,3 @@ func hostNetwork(s *api.PodSandbox) bool {
 	}
 	return len(s.GetLinux().GetNamespaces()) > 0
 }
-
-// canRefusePods tells whether a runtime survives a refused RunPodSandbox: containerd 2.0, 2.1, 2.2 before 2.2.6 and 2.3
-// before 2.3.3 keep a record of it that stops their next start (containerd#13609).
-func canRefusePods(runtime, version string) bool {
-	if runtime != "containerd" {
-		return false
-	}
-	var major, minor, patch int
-	if n, _ := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d.%d", &major, &minor, &patch); n != 3 {
-		return false
-	}
-	switch {
-	case major == 1:
-		return minor == 7
-	case major == 2 && minor == 2:
-		return patch >= 6
-	case major == 2 && minor == 3:
-		return patch >= 3
-	default:
-		return major == 2 && minor >= 4
-	}
-}

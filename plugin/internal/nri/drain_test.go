@@ -22,17 +22,3 @@ func TestAdjust(t *testing.T) {
 		}
 	}
 }
-
-func TestCanRefusePods(t *testing.T) {
-	for version, want := range map[string]bool{
-		"v1.7.35": true, "2.0.9": false, "v2.1.9": false, "v2.2.5": false, "v2.2.6": true, "2.3.2": false, "v2.3.7": true, "v2.4.2": true,
-		"v2.4.0-beta.1": true, "": false, "3.0.0": false, "1.6.1": false,
-	} {
-		if got := canRefusePods("containerd", version); got != want {
-			t.Errorf("%s: %v", version, got)
-		}
-	}
-	if canRefusePods("cri-o", "1.30.0") {
-		t.Error("cri-o")
-	}
-}

@@ -2,14 +2,58 @@ package nri
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/sirupsen/logrus"
 )
 
-// logger gives the stub's messages to ours, one level lower: it reports every step of a connection.
-type logger struct{ to *logrus.Entry }
+// queue takes log lines from callbacks: no callback waits for a log that stands still. What does not fit is dropped.
+type queue struct {
+	to    *logrus.Entry
+	lines chan line
+}
 
-func (l logger) Debugf(_ context.Context, f string, a ...any) { l.to.Tracef(f, a...) }
-func (l logger) Infof(_ context.Context, f string, a ...any)  { l.to.Debugf(f, a...) }
-func (l logger) Warnf(_ context.Context, f string, a ...any)  { l.to.Debugf(f, a...) }
-func (l logger) Errorf(_ context.Context, f string, a ...any) { l.to.Debugf(f, a...) }
+type line struct {
+	level  logrus.Level
+	text   string
+	fields logrus.Fields
+}
+
+func newQueue(to *logrus.Entry) *queue { return &queue{to: to, lines: make(chan line, 256)} }
+
+func (q *queue) put(level logrus.Level, fields logrus.Fields, text string) {
+	select {
+	case q.lines <- line{level, text, fields}:
+	default:
+	}
+}
+
+// run writes until ctx ends, and then what is left.
+func (q *queue) run(ctx context.Context) {
+	for {
+		select {
+		case l := <-q.lines:
+			q.to.WithFields(l.fields).Log(l.level, l.text)
+		case <-ctx.Done():
+			for len(q.lines) > 0 {
+				l := <-q.lines
+				q.to.WithFields(l.fields).Log(l.level, l.text)
+			}
+			return
+		}
+	}
+}
+
+// logger gives the stub's messages to ours, one level lower: it reports every step of a connection.
+type logger struct{ to *queue }
+
+func (l logger) at(level logrus.Level, f string, a []any) {
+	if l.to.to.Logger.IsLevelEnabled(level) {
+		l.to.put(level, nil, fmt.Sprintf(f, a...))
+	}
+}
+
+func (l logger) Debugf(_ context.Context, f string, a ...any) { l.at(logrus.TraceLevel, f, a) }
+func (l logger) Infof(_ context.Context, f string, a ...any)  { l.at(logrus.DebugLevel, f, a) }
+func (l logger) Warnf(_ context.Context, f string, a ...any)  { l.at(logrus.DebugLevel, f, a) }
+func (l logger) Errorf(_ context.Context, f string, a ...any) { l.at(logrus.DebugLevel, f, a) }

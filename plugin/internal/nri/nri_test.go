@@ -36,6 +36,11 @@ type runtime struct {
 
 func newRuntime(t *testing.T, pods int) *runtime {
 	t.Helper()
+	return newRuntimeOf(t, func() ([]*api.PodSandbox, []*api.Container) { return podsNamed(pods), containersOf(pods) })
+}
+
+func newRuntimeOf(t *testing.T, all func() ([]*api.PodSandbox, []*api.Container)) *runtime {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "nri") // the path of a socket is short
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +49,8 @@ func newRuntime(t *testing.T, pods int) *runtime {
 	r := &runtime{socket: filepath.Join(dir, "s"), synced: make(chan struct{}, 10)}
 	behind := filepath.Join(dir, "r")
 	sync := func(ctx context.Context, cb adaptation.SyncCB) error {
-		_, err := cb(ctx, podsNamed(pods), containersOf(pods))
+		pods, containers := all()
+		_, err := cb(ctx, pods, containers)
 		r.synced <- struct{}{}
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/log"
 	"github.com/containerd/nri/pkg/stub"
+	"github.com/sirupsen/logrus"
 )
 
 // Name and Index are how the plugin registers: 10-quiesce.
@@ -75,10 +76,15 @@ var ErrHung = errors.New("the NRI registration hangs")
 
 // Run registers, and registers anew after each end of the connection, until ctx ends.
 func (s *Session) Run(ctx context.Context) error {
+	q := newQueue(log.G(ctx))
+	var logging sync.WaitGroup
+	logged, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer func() { end(); logging.Wait() }()
+	logging.Go(func() { q.run(logged) })
 	retry := firstRetry
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := s.once(ctx)
+		err := s.once(ctx, q)
 		if errors.Is(err, ErrHung) {
 			return err
 		}
@@ -97,15 +103,15 @@ func (s *Session) Run(ctx context.Context) error {
 }
 
 // once holds one connection until it ends.
-func (s *Session) once(ctx context.Context) error {
+func (s *Session) once(ctx context.Context, q *queue) error {
 	closed := make(chan struct{})
 	var once sync.Once
 	p := &Plugin{sink: s.sink, fence: s.fence, synced: func(runtime, version string) {
 		s.set(true, runtime+" "+version, nil)
-		log.G(ctx).WithField("runtime", runtime).WithField("version", version).Info("NRI synchronized")
+		q.put(logrus.InfoLevel, logrus.Fields{"runtime": runtime, "version": version}, "NRI synchronized")
 	}}
 	st, err := stub.New(p, stub.WithPluginName(Name), stub.WithPluginIdx(Index), stub.WithSocketPath(s.socket),
-		stub.WithLogger(logger{log.G(ctx)}), stub.WithOnClose(func() { once.Do(func() { close(closed) }) }))
+		stub.WithLogger(logger{q}), stub.WithOnClose(func() { once.Do(func() { close(closed) }) }))
 	if err != nil {
 		return fmt.Errorf("make NRI stub: %w", err)
 	}

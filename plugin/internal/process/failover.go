@@ -46,7 +46,7 @@ func (f *Failover) call(ctx context.Context, ask func() error) error {
 		return errDead
 	}
 	err := ask()
-	if err == nil || ctx.Err() != nil {
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) { // a caller that gave up says nothing of the runtime
 		f.mu.Lock()
 		if err == nil {
 			f.silent = time.Time{}
@@ -67,7 +67,9 @@ func (f *Failover) call(ctx context.Context, ask func() error) error {
 	if fresh {
 		return err
 	}
-	if _, serr := f.Runtime.States(ctx); serr == nil || !f.Dead(ctx, silent) {
+	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if _, serr := f.Runtime.States(probe); serr == nil || !f.Dead(probe, silent) {
 		return err
 	}
 	f.mu.Lock()

@@ -33,6 +33,9 @@ func Start(pid int) string {
 // alive tells whether the noted process is there.
 func alive(r drain.Reach) bool { return r.PID > 0 && r.Start != "" && Start(r.PID) == r.Start }
 
+// idLen is the least length of a container's id; the runtimes' have 64 digits.
+const idLen = 32
+
 // cgroup finds the directory of the container's cgroup that a process is in.
 func cgroup(pid int, id string) (string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
@@ -40,6 +43,9 @@ func cgroup(pid int, id string) (string, error) {
 		return "", fmt.Errorf("read cgroup: %w", err)
 	}
 	for line := range strings.Lines(string(b)) {
+		if len(id) < idLen {
+			break // too short to be found by
+		}
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) != 3 || !strings.Contains(parts[2], id) {
 			continue

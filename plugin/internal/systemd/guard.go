@@ -3,7 +3,6 @@ package systemd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/dbus"
@@ -21,11 +20,6 @@ type command struct {
 // ends, and at the latest after max, cleanup is run. stop ends it; so does nothing else, not even a shutdown, before
 // the last processes are killed. The unit is gone once it has ended.
 func StartGuard(ctx context.Context, name string, argv, cleanup []string, max time.Duration) (stop func(context.Context) error, err error) {
-	conn, err := connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
 	property := func(name string, v any) sd.Property { return sd.Property{Name: name, Value: dbus.MakeVariant(v)} }
 	micros := func(d time.Duration) uint64 { return uint64(max0(d).Microseconds()) } //nolint:gosec // not negative
 	props := []sd.Property{
@@ -40,11 +34,13 @@ func StartGuard(ctx context.Context, name string, argv, cleanup []string, max ti
 		property("RuntimeMaxUSec", micros(max)),
 		property("OOMScoreAdjust", int32(-999)),
 	}
-	done := make(chan string, 1)
-	if _, err := conn.StartTransientUnitContext(ctx, name, "fail", props, done); err != nil {
-		return nil, fmt.Errorf("start unit %s: %w", name, err)
+	j, err := begin(ctx, "start", name, func(conn *sd.Conn, done chan<- string) (int, error) {
+		return conn.StartTransientUnitContext(ctx, name, "fail", props, done)
+	})
+	if err != nil {
+		return nil, err
 	}
-	if err := wait(ctx, done, "start", name); err != nil {
+	if err := j.end(ctx, running); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error { return end(ctx, name) }, nil
@@ -55,21 +51,19 @@ func max0(d time.Duration) time.Duration { return max(d, 0) }
 // errNoUnit is systemd's word for a unit it does not know (any more).
 const errNoUnit = "org.freedesktop.systemd1.NoSuchUnit"
 
+// gone tells that a transient unit has ended: systemd drops those, and says not-found of them.
+func gone(p Process) bool { return stopped(p) || p.Active == "" }
+
 // end stops a unit and waits until it has ended, also one that is ending by itself. A unit that is gone is no error.
 func end(ctx context.Context, unit string) error {
-	conn, err := connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	done := make(chan string, 1)
-	_, err = conn.StopUnitContext(ctx, unit, "replace", done)
-	var derr dbus.Error
-	if errors.As(err, &derr) && derr.Name == errNoUnit {
+	j, err := begin(ctx, "stop", unit, func(conn *sd.Conn, done chan<- string) (int, error) {
+		return conn.StopUnitContext(ctx, unit, "replace", done)
+	})
+	if derr, ok := errors.AsType[dbus.Error](err); ok && derr.Name == errNoUnit {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("stop unit %s: %w", unit, err)
+		return err
 	}
-	return wait(ctx, done, "stop", unit)
+	return j.end(ctx, gone)
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
 )
 
 // Manager is what systemd is about to do.
@@ -65,14 +67,11 @@ func Say(ctx context.Context, text string) { notify(ctx, "STATUS="+text) }
 
 // Halt stops the unit and waits for its job.
 func (u Unit) Halt(ctx context.Context) error {
-	conn, err := connect(ctx)
+	j, err := begin(ctx, "stop", u.Name, func(conn *dbus.Conn, done chan<- string) (int, error) {
+		return conn.StopUnitContext(ctx, u.Name, "replace", done)
+	})
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	done := make(chan string, 1)
-	if _, err := conn.StopUnitContext(ctx, u.Name, "replace", done); err != nil {
-		return fmt.Errorf("stop unit %s: %w", u.Name, err)
-	}
-	return wait(ctx, done, "stop", u.Name)
+	return j.end(ctx, stopped)
 }

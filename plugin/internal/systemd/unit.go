@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
 )
 
 // Unit is one unit of this host.
@@ -19,111 +21,112 @@ type Process struct {
 	Invocation string // systemd's InvocationID, hex
 	PID        int
 	Active     string // systemd's ActiveState
+	Result     string // how it ended last: success, exit-code, …
 }
 
 // String is for the journal: two of them differ if the unit was started in between.
 func (p Process) String() string { return fmt.Sprintf("%s/%d", p.Invocation, p.PID) }
 
+// absent is how long systemd may be away where it runs: while it executes itself anew.
+const absent = 5 * time.Second
+
 func connect(ctx context.Context) (*dbus.Conn, error) {
-	conn, err := dbus.NewSystemdConnectionContext(ctx)
-	if err == nil {
-		return conn, nil
+	began := time.Now()
+	for {
+		conn, err := dbus.NewSystemdConnectionContext(ctx)
+		if err == nil {
+			return conn, nil
+		}
+		conn, berr := dbus.NewSystemConnectionContext(ctx)
+		if berr == nil {
+			return conn, nil
+		}
+		_, nowhere := os.Stat("/run/systemd/system") // sd_booted(3)
+		if nowhere != nil || time.Since(began) > absent {
+			return nil, fmt.Errorf("connect to systemd: %w", errors.Join(err, berr))
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("connect to systemd: %w", errors.Join(context.Cause(ctx), err, berr))
+		}
 	}
-	conn, berr := dbus.NewSystemConnectionContext(ctx)
-	if berr != nil {
-		return nil, fmt.Errorf("connect to systemd: %w", errors.Join(err, berr))
-	}
-	return conn, nil
 }
+
+// errUnknown says that there is no such unit.
+var errUnknown = errors.New("systemd does not know it; set unit in the configuration")
 
 // Process reads what the unit runs now.
 func (u Unit) Process(ctx context.Context) (Process, error) {
-	conn, err := connect(ctx)
-	if err != nil {
-		return Process{}, err
-	}
-	defer conn.Close()
-	return u.process(ctx, conn)
-}
-
-func (u Unit) process(ctx context.Context, conn *dbus.Conn) (Process, error) {
-	props, err := conn.GetAllPropertiesContext(ctx, u.Name)
+	var props map[string]any
+	err := ask(ctx, func(conn *dbus.Conn) (err error) {
+		props, err = conn.GetAllPropertiesContext(ctx, u.Name)
+		return err
+	})
 	if err != nil {
 		return Process{}, fmt.Errorf("read unit %s: %w", u.Name, err)
 	}
 	if load, _ := props["LoadState"].(string); load == "not-found" {
-		return Process{}, fmt.Errorf("read unit %s: systemd does not know it; set unit in the configuration", u.Name)
+		return Process{}, fmt.Errorf("read unit %s: %w", u.Name, errUnknown)
 	}
 	id, _ := props["InvocationID"].([]byte)
 	pid, _ := props["MainPID"].(uint32)
 	active, _ := props["ActiveState"].(string)
-	return Process{Invocation: hex.EncodeToString(id), PID: int(pid), Active: active}, nil
+	result, _ := props["Result"].(string)
+	return Process{Invocation: hex.EncodeToString(id), PID: int(pid), Active: active, Result: result}, nil
 }
 
-// Restart restarts the unit and waits for systemd's job. It returns the process before and after; a job that
-// is not done is an error, and so is a process that is still the old one.
+// ask asks systemd something that changes nothing, again if the connection ends meanwhile.
+func ask(ctx context.Context, f func(*dbus.Conn) error) error {
+	for try := 1; ; try++ {
+		conn, err := connect(ctx)
+		if err != nil {
+			return err
+		}
+		err = f(conn)
+		conn.Close()
+		if _, answered := errors.AsType[godbus.Error](err); err == nil || answered || ctx.Err() != nil || try == tries {
+			return err
+		}
+	}
+}
+
+// Restart restarts the unit and waits for systemd's job. It returns the process before and after; a job that is not done
+// is an error.
 func (u Unit) Restart(ctx context.Context) (before, after Process, err error) {
-	conn, err := connect(ctx)
+	if before, err = u.Process(ctx); err != nil {
+		return before, after, err
+	}
+	j, err := begin(ctx, "restart", u.Name, func(conn *dbus.Conn, done chan<- string) (int, error) {
+		// The start limit counts our restarts too (5 in 10 s by default); resetting fails only if there is nothing to reset.
+		_ = conn.ResetFailedUnitContext(ctx, u.Name)
+		return conn.RestartUnitContext(ctx, u.Name, "replace", done)
+	})
 	if err != nil {
 		return before, after, err
 	}
-	defer conn.Close()
-	if before, err = u.process(ctx, conn); err != nil {
+	if err := j.end(ctx, func(p Process) bool { return running(p) && p.String() != before.String() }); err != nil {
 		return before, after, err
 	}
-	// The start limit counts our restarts too (5 in 10 s by default); resetting fails only if there is nothing to reset.
-	_ = conn.ResetFailedUnitContext(ctx, u.Name)
-	done := make(chan string, 1)
-	if _, err := conn.RestartUnitContext(ctx, u.Name, "replace", done); err != nil {
-		return before, after, fmt.Errorf("restart unit %s: %w", u.Name, err)
-	}
-	if err := wait(ctx, done, "restart", u.Name); err != nil {
-		return before, after, err
-	}
-	if after, err = u.process(ctx, conn); err != nil {
-		return before, after, err
-	}
-	if after.Invocation == before.Invocation && after.PID == before.PID {
-		return before, after, fmt.Errorf("restart unit %s: systemd says done, but the process is the old one (PID %d)", u.Name, after.PID)
-	}
-	return before, after, nil
+	after, err = u.Process(ctx)
+	return before, after, err
 }
 
 // Start starts the unit and waits for its job, which for a oneshot ends when its program has.
 func (u Unit) Start(ctx context.Context) error {
-	conn, err := connect(ctx)
+	j, err := begin(ctx, "start", u.Name, func(conn *dbus.Conn, done chan<- string) (int, error) {
+		_ = conn.ResetFailedUnitContext(ctx, u.Name)
+		return conn.StartUnitContext(ctx, u.Name, "replace", done)
+	})
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	_ = conn.ResetFailedUnitContext(ctx, u.Name)
-	done := make(chan string, 1)
-	if _, err := conn.StartUnitContext(ctx, u.Name, "replace", done); err != nil {
-		return fmt.Errorf("start unit %s: %w", u.Name, err)
-	}
-	return wait(ctx, done, "start", u.Name)
-}
-
-func wait(ctx context.Context, done <-chan string, verb, unit string) error {
-	select {
-	case result := <-done:
-		if result != "done" {
-			return fmt.Errorf("%s unit %s: systemd's job ended %q", verb, unit, result)
-		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%s unit %s: %w", verb, unit, context.Cause(ctx))
-	}
+	return j.end(ctx, func(p Process) bool { return running(p) || p.Active == "inactive" && p.Result == "success" })
 }
 
 // Command is the command line of the unit: of its process if it runs, else of its ExecStart.
 func (u Unit) Command(ctx context.Context) ([]string, error) {
-	conn, err := connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	p, err := u.process(ctx, conn)
+	p, err := u.Process(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +135,11 @@ func (u Unit) Command(ctx context.Context) ([]string, error) {
 			return strings.Split(strings.TrimRight(string(b), "\x00"), "\x00"), nil
 		}
 	}
-	prop, err := conn.GetUnitTypePropertyContext(ctx, u.Name, "Service", "ExecStart")
+	var prop *dbus.Property
+	err = ask(ctx, func(conn *dbus.Conn) (err error) {
+		prop, err = conn.GetUnitTypePropertyContext(ctx, u.Name, "Service", "ExecStart")
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read unit %s: %w", u.Name, err)
 	}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/containerd/log"
+
+	"quiesce/plugin/internal/drain"
+	"quiesce/plugin/internal/systemd"
+)
+
+// logindRetry is how long a bus that is not there is left alone.
+const logindRetry = 10 * time.Second
+
+// followLogind begins the drain of a shutdown as soon as logind announces it, before systemd stops anything. What is
+// not done when logind's patience ends goes on in the drain unit's ExecStop, which waits for the drain's lock.
+func followLogind(ctx context.Context, cfg Config) error {
+	for ctx.Err() == nil {
+		if err := logindOnce(ctx, cfg); err != nil && ctx.Err() == nil {
+			log.G(ctx).WithError(err).Debug("logind is not followed; the drain unit drains all the same")
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(logindRetry):
+		}
+	}
+	return nil
+}
+
+func logindOnce(ctx context.Context, cfg Config) error {
+	l, err := systemd.NewLogind(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	shutdowns, err := l.Shutdowns(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		inhibitor, err := l.Delay(ctx, "stop pods in order")
+		if err != nil {
+			return err
+		}
+		begun, ok := <-shutdowns
+		if !ok || !begun {
+			inhibitor.Close()
+			if !ok {
+				return errors.New("the system bus is gone")
+			}
+			continue
+		}
+		err = shutdownBegins(ctx, cfg, l, shutdowns)
+		inhibitor.Close()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// shutdownBegins drains until that is done or the shutdown is cancelled; then everything comes back. It returns when
+// the shutdown goes on or is over.
+func shutdownBegins(ctx context.Context, cfg Config, l *systemd.Logind, shutdowns <-chan bool) error {
+	if others, err := l.Others(ctx); err == nil && slices.Contains(others, "kubelet") {
+		log.G(ctx).Info("a shutdown begins; the kubelet delays it to stop pods itself, the rest is for the drain unit")
+		return nil
+	}
+	log.G(ctx).Info("a shutdown begins")
+	draining, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	done := make(chan error, 1)
+	go func() {
+		done <- withDrainer(cfg, func(d *drainer) error {
+			_, err := d.run(draining, request{sel: drain.Selection{All: true}, trigger: "shutdown", deadline: time.Duration(cfg.Drain.Deadline), patience: brief},
+				func(context.Context, *drain.Engine) func() { return func() {} })
+			return err
+		})
+	}()
+	select {
+	case err := <-done:
+		return err
+	case again, ok := <-shutdowns:
+		if ok && again {
+			return <-done
+		}
+		stop(errors.New("the shutdown was cancelled"))
+		if err := <-done; err != nil {
+			log.G(ctx).WithError(err).Warn("the drain was cut off")
+		}
+		return withDrainer(cfg, func(d *drainer) error {
+			_, err := d.end(ctx)
+			return err
+		})
+	}
+}

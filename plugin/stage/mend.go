@@ -1,0 +1,85 @@
+package stage
+
+import (
+	"errors"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// tempPrefix begins the names of files that are being written.
+const tempPrefix = ".quiesce-"
+
+// tempAge is how old a file that is being written must be to be nobody's, where others than apply write too.
+const tempAge = time.Minute
+
+// Mend ends what a crash left half said: results that are behind their entry, and files that nobody goes on writing.
+// Needs Lock.
+func (s *Store) Mend(now time.Time) error {
+	errs := errors.Join(
+		s.inbox.sweepTemp(".", now),
+		s.store.sweepTemp(".", now.Add(-tempAge)),
+		s.results.sweepTemp(".", now.Add(-tempAge)))
+	if ids, err := s.store.list("act"); err == nil {
+		for _, id := range ids {
+			errs = errors.Join(errs, s.store.sweepTemp(path.Join("act", id), now), s.store.sweepTemp(path.Join("act", id, filesDir), now))
+		}
+	}
+	return errors.Join(errs, s.MendResults())
+}
+
+// MendResults says of the entries that are live, removed or rejected that they are. No apply may run.
+func (s *Store) MendResults() error {
+	current, err := s.Current()
+	if err != nil {
+		return err
+	}
+	rejected, err := s.Rejected()
+	if err != nil {
+		return err
+	}
+	for _, e := range slices.Concat(current, rejected) {
+		var r Result
+		if e.Err != nil || s.result(e.ID, &r) && r.Phase.Final() {
+			continue
+		}
+		phase := e.Phase()
+		if slices.ContainsFunc(rejected, func(b Entry) bool { return b.ID == e.ID }) {
+			phase = Rejected
+		}
+		err = errors.Join(err, s.Publish(NewResult(e, phase, e.Reason)))
+	}
+	return err
+}
+
+// Phase is what an entry is once it has been applied.
+func (m *Manifest) Phase() Phase {
+	if m.Op == Remove {
+		return Removed
+	}
+	return IsLive
+}
+
+// sweepTemp removes what was being written in a directory before a time.
+func (t *Tree) sweepTemp(dir string, before time.Time) error {
+	d, err := t.root.Open(dir)
+	if err != nil {
+		return ignoreNotExist(err)
+	}
+	defer d.Close()
+	fis, err := d.Readdir(-1)
+	if err != nil {
+		return ignoreNotExist(err)
+	}
+	var errs error
+	for _, fi := range fis {
+		if strings.HasPrefix(fi.Name(), tempPrefix) && !fi.IsDir() && !fi.ModTime().After(before) {
+			errs = errors.Join(errs, t.Remove(path.Join(dir, fi.Name())))
+		}
+	}
+	return errs
+}
+
+// SweepTemp removes what a crash left half written in a directory to which only the caller writes now.
+func (t *Tree) SweepTemp(dir string) error { return t.sweepTemp(dir, time.Now().Add(tempAge)) }

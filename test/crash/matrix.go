@@ -1,0 +1,227 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Plan says which cases to try.
+type Plan struct {
+	Seed    uint64
+	Whole   bool // every step that is not one of a file, with every action; else nothing but what is drawn
+	Files   int  // how many more are drawn for each story, from all steps, changes of files among them
+	Benches int
+	Build   []string      // further arguments of go build
+	Limit   time.Duration // no case begins later; 0: none
+	Say     func(format string, args ...any)
+}
+
+// Report is what a plan found.
+type Report struct {
+	Seed    uint64         `json:"seed"`
+	Steps   map[string]int `json:"steps"` // of each story
+	Cases   int            `json:"cases"`
+	By      map[string]int `json:"by_action"`
+	Ended   map[string]int `json:"ended"`
+	Wrong   []string       `json:"wrong"`
+	Slowest float64        `json:"slowest_s"`
+	Skipped int            `json:"skipped"` // for lack of time
+	Faults  []string       `json:"faults"`  // of the benches
+}
+
+// Seed is CHAOS_SEED, or a fresh one.
+func Seed() uint64 {
+	if s, err := strconv.ParseUint(os.Getenv("CHAOS_SEED"), 10, 64); err == nil {
+		return s
+	}
+	return rand.Uint64() >> 1
+}
+
+// named tells a step of apply from a change of a file.
+func named(step string) bool { return !strings.Contains(step, "/") }
+
+// cases lists a story's cases.
+func (p Plan) cases(r *rand.Rand, s Story, steps []string) (cases []Case) {
+	var all []Case
+	count := map[string]int{}
+	for _, name := range steps {
+		if !named(name) {
+			continue
+		}
+		count[name]++
+		for _, a := range Actions {
+			all = append(all, Case{Story: s, Step: count[name], Name: name, Action: a})
+		}
+	}
+	if p.Whole {
+		cases = slices.Clone(all)
+	}
+	for range p.Files {
+		c := Case{Story: s, Step: 1 + r.IntN(len(steps)), Action: CutPower}
+		switch r.IntN(8) {
+		case 3, 4:
+			if !p.Whole {
+				c = all[r.IntN(len(all))]
+			}
+		case 0:
+			c.Action = KillApply
+		case 1:
+			c.Action = KillShim
+		case 2: // in the middle of the restart, which has no steps
+			c.Action, c.Step, c.Name, c.Later = Actions[r.IntN(len(Actions))], 1, "frozen", time.Duration(r.IntN(600))*time.Millisecond
+		}
+		cases = append(cases, c)
+	}
+	for i := range cases {
+		if cases[i].Action == CutPower {
+			for _, d := range disks {
+				if r.IntN(2) == 0 {
+					cases[i].Written = append(cases[i].Written, d)
+				}
+			}
+		}
+	}
+	r.Shuffle(len(cases), func(i, k int) { cases[i], cases[k] = cases[k], cases[i] })
+	return cases
+}
+
+// Run tries all cases of a plan. An error is one of the benches; what is wrong is in the report.
+func (p Plan) Run(ctx context.Context) (Report, error) {
+	rep := Report{Seed: p.Seed, Steps: map[string]int{}, By: map[string]int{}, Ended: map[string]int{}}
+	began := time.Now()
+	first, err := Boot(ctx, "crash", p.Build...)
+	if err != nil {
+		return rep, err
+	}
+	queue, err := p.queue(ctx, first, rep.Steps)
+	if err != nil {
+		return rep, errors.Join(err, first.Close())
+	}
+	total := len(queue[Install]) + len(queue[Uninstall])
+	var mu sync.Mutex
+	next := func(s *Story) (Case, bool) { // the stories take turns
+		mu.Lock()
+		defer mu.Unlock()
+		if len(queue[*s]) == 0 {
+			*s = other(*s)
+		}
+		if len(queue[*s]) == 0 || p.Limit > 0 && time.Since(began) > p.Limit {
+			return Case{}, false
+		}
+		c := queue[*s][0]
+		queue[*s], *s = queue[*s][1:], other(*s)
+		return c, true
+	}
+	note := func(o Outcome, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		rep.add(o, err)
+		p.say(fmt.Sprintf("%d/%d", rep.Cases, total), o, err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range max(1, p.Benches) {
+		g.Go(func() error {
+			b := first
+			if i > 0 {
+				b = nil
+			}
+			return p.work(ctx, b, next, note)
+		})
+	}
+	err = g.Wait()
+	rep.Skipped = len(queue[Install]) + len(queue[Uninstall])
+	return rep, err
+}
+
+func (p Plan) queue(ctx context.Context, b *Bench, count map[string]int) (map[Story][]Case, error) {
+	r := rand.New(rand.NewPCG(p.Seed, 0))
+	queue := map[Story][]Case{}
+	for _, s := range []Story{Install, Uninstall} {
+		steps, err := b.Steps(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		count[string(s)] = len(steps)
+		queue[s] = p.cases(r, s, steps)
+	}
+	return queue, nil
+}
+
+func other(s Story) Story {
+	if s == Install {
+		return Uninstall
+	}
+	return Install
+}
+
+// work tries cases on one bench after the other: one on which something is wrong is of no further use.
+func (p Plan) work(ctx context.Context, b *Bench, next func(*Story) (Case, bool), note func(Outcome, error)) (err error) {
+	defer func() {
+		if b != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	for s := Install; ; {
+		c, ok := next(&s)
+		if !ok {
+			return nil
+		}
+		if b == nil {
+			if b, err = Boot(ctx, "crash", p.Build...); err != nil {
+				return err
+			}
+		}
+		o, err := b.Try(ctx, c)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		note(o, err)
+		if err != nil || len(o.Wrong) > 0 {
+			b.keep(ctx, c)
+			if err := b.Close(); err != nil {
+				return err
+			}
+			b = nil
+		}
+	}
+}
+
+func (p Plan) say(at string, o Outcome, err error) {
+	if p.Say == nil {
+		return
+	}
+	text := fmt.Sprintf("%s %v at %q: %s, %v", at, o.Case, o.At, o.Ended, o.Took.Round(100*time.Millisecond))
+	for _, r := range o.Reasons {
+		text += "\n    rejected: " + r
+	}
+	for _, w := range o.Wrong {
+		text += "\n    WRONG: " + w
+	}
+	if err != nil {
+		text += "\n    fault of the bench: " + err.Error()
+	}
+	p.Say("%s", text)
+}
+
+func (r *Report) add(o Outcome, err error) {
+	r.Cases++
+	r.By[string(o.Case.Action)]++
+	r.Ended[o.Ended]++
+	r.Slowest = max(r.Slowest, o.Took.Seconds())
+	for _, w := range o.Wrong {
+		r.Wrong = append(r.Wrong, fmt.Sprintf("%v at %q: %s", o.Case, o.At, w))
+	}
+	if err != nil {
+		r.Faults = append(r.Faults, err.Error())
+	}
+}
