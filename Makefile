@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 CACHE   := $(or $(QUIESCE_CACHE),$(HOME)/.cache/quiesce)
 
-.PHONY: help build demo demo-loss test unit lint fuzz clean
+.PHONY: help build demo demo-loss chaos test unit lint fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,10 @@ demo: ## the main job on a throwaway real node: the story, out/demo.json and out
 demo-loss: ## 50 exit codes over 20 restarts, and the same without quiesce: out/loss.json, out/evidence/ (needs root)
 	go run ./test/loss/demo
 
+chaos: ## SIGKILL and power cuts at every step of apply, on real nodes: out/chaos.json; CHAOS_SEED=N gives the same again (needs root)
+	CHAOS=all go test -timeout 40m -run Crash ./plugin/internal/apply ./installer/internal/host
+	go run ./test/crash/chaos
+
 test: ## all tests, those on real nodes included; out/test.json has them as JSON (needs root)
 	@mkdir -p out
 	go run ./test/gotest -json-file out/test.json -- -race -shuffle=on -timeout 60m ./...
@@ -31,6 +35,7 @@ lint: ## go vet and golangci-lint
 
 fuzz: ## 20 seconds of each fuzz target
 	go test -run '^$$' -fuzz FuzzChange -fuzztime 20s ./plugin/internal/containerd/config
+	go test -run '^$$' -fuzz FuzzParseManifest -fuzztime 20s ./plugin/stage
 
 clean: ## remove what make made; the cache of tools and root file systems stays
 	rm -rf bin out

@@ -14,7 +14,7 @@ import (
 // DefaultUnit is the runtime's unit that the files name.
 const DefaultUnit = "containerd.service"
 
-//go:embed systemd/*.service
+//go:embed systemd
 var units embed.FS
 
 //go:embed config.toml
@@ -22,25 +22,31 @@ var config string
 
 // Unit is one file for /etc/systemd/system.
 type Unit struct {
-	Name     string
+	Name     string // a drop-in's has a directory
 	Text     []byte
 	WantedBy []string // its [Install] section
 }
 
-// Units renders the units for the runtime's unit, in the order of their names.
+// DropIn tells whether it adds to other units, and is none itself.
+func (u Unit) DropIn() bool { return strings.Contains(u.Name, "/") }
+
+// Units renders the units for the runtime's unit, and their drop-ins, in the order of their names.
 func Units(runtime string) ([]Unit, error) {
-	files, err := fs.ReadDir(units, "systemd")
-	if err != nil {
-		return nil, fmt.Errorf("read units: %w", err)
-	}
 	var out []Unit
-	for _, f := range files {
-		b, err := fs.ReadFile(units, "systemd/"+f.Name())
+	err := fs.WalkDir(units, "systemd", func(path string, f fs.DirEntry, err error) error {
+		if err != nil || f.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(units, path)
 		if err != nil {
-			return nil, fmt.Errorf("read unit: %w", err)
+			return err
 		}
 		text := strings.ReplaceAll(string(b), DefaultUnit, runtime)
-		out = append(out, Unit{Name: f.Name(), Text: []byte(text), WantedBy: wantedBy(text)})
+		out = append(out, Unit{Name: strings.TrimPrefix(path, "systemd/"), Text: []byte(text), WantedBy: wantedBy(text)})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read units: %w", err)
 	}
 	return out, nil
 }

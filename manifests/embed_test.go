@@ -40,6 +40,7 @@ func TestUnits(t *testing.T) {
 			"ExecStart=/opt/quiesce/bin/quiesce drain --from-systemd start", "ExecStop=/opt/quiesce/bin/quiesce drain --from-systemd stop",
 		},
 	}
+	want["cri-containerd-.scope.d/50-quiesce.conf"] = []string{"[Unit]", "Before=quiesce-drain.service"}
 	got := render(t, manifests.DefaultUnit)
 	for name, lines := range want {
 		have := strings.Split(got[name], "\n")

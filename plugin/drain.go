@@ -174,8 +174,9 @@ type request struct {
 	sel      drain.Selection
 	trigger  string
 	deadline time.Duration
-	patience time.Duration // with a drain that is at work
-	kubelet  string        // a unit to stop first
+	patience time.Duration              // with a drain that is at work
+	kubelet  string                     // a unit to stop first
+	still    func(context.Context) bool // asked after a wait for another drain; nil: always
 }
 
 // run drains, or goes on with a drain that was cut off. watch is told when the engine is ready.
@@ -185,6 +186,9 @@ func (d *drainer) run(ctx context.Context, r request, watch func(context.Context
 		return nil, err
 	}
 	defer func() { _ = unlock() }()
+	if r.still != nil && !r.still(ctx) {
+		return nil, nil //nolint:nilnil // what it was for is over
+	}
 	st, err := d.state(ctx, r)
 	if err != nil || st.Phase == drain.Drained {
 		return st, err

@@ -13,6 +13,7 @@ type DrainConfig struct {
 	Grace         Duration     `toml:"grace"`         // of pods that do not say, or say 0
 	Kubelet       string       `toml:"kubelet"`       // a unit that is stopped before pods are, when the runtime is stopped; empty: none
 	DuringUpgrade bool         `toml:"duringUpgrade"` // drain also when the runtime is stopped while a package manager or snapd changes packages
+	Logind        bool         `toml:"logind"`        // begin when logind announces a shutdown, before systemd stops anything
 	Tiers         []DrainTier  `toml:"tier"`          // more names
 	Rules         []drain.Rule `toml:"rule"`          // the first that matches a pod places it
 	Edges         []drain.Edge `toml:"edge"`
@@ -26,7 +27,7 @@ type DrainTier struct {
 
 func drainDefaults() DrainConfig {
 	p := drain.DefaultPolicy()
-	return DrainConfig{Deadline: Duration(p.Deadline), Grace: Duration(p.Grace), Kubelet: "kubelet.service"}
+	return DrainConfig{Deadline: Duration(p.Deadline), Grace: Duration(p.Grace), Kubelet: "kubelet.service", Logind: true}
 }
 
 func (c *DrainConfig) policy() drain.Policy {

@@ -12,6 +12,9 @@ import (
 	"quiesce/plugin/internal/systemd"
 )
 
+// shutdownTrigger is the trigger of a drain because the node goes down.
+const shutdownTrigger = "shutdown"
+
 // logindRetry is how long a bus that is not there is left alone.
 const logindRetry = 10 * time.Second
 
@@ -46,27 +49,45 @@ func logindOnce(ctx context.Context, cfg Config) error {
 			return err
 		}
 		begun, ok := <-shutdowns
-		if !ok || !begun {
-			inhibitor.Close()
-			if !ok {
-				return errors.New("the system bus is gone")
-			}
-			continue
+		on := begun && ok
+		if on {
+			on, err = shutdownBegins(ctx, cfg, l, shutdowns)
 		}
-		err = shutdownBegins(ctx, cfg, l, shutdowns)
-		inhibitor.Close()
-		if err != nil {
+		_ = inhibitor.Close() // logind sees that it is closed
+		if on {               // it goes on, or is cancelled later
+			begun, ok = <-shutdowns
+		}
+		switch {
+		case !ok:
+			return errors.New("the system bus is gone")
+		case err != nil:
 			return err
+		case !begun || !on:
+			if err := shutdownCancelled(ctx, cfg); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// shutdownBegins drains until that is done or the shutdown is cancelled; then everything comes back. It returns when
-// the shutdown goes on or is over.
-func shutdownBegins(ctx context.Context, cfg Config, l *systemd.Logind, shutdowns <-chan bool) error {
+// shutdownCancelled brings everything back that was drained for a shutdown.
+func shutdownCancelled(ctx context.Context, cfg Config) error {
+	return withDrainer(cfg, func(d *drainer) error {
+		st, err := d.store.Load()
+		if err != nil || !st.Active(drain.Boot()) || st.Trigger != shutdownTrigger {
+			return err
+		}
+		log.G(ctx).Info("the shutdown was cancelled")
+		_, err = d.end(ctx)
+		return err
+	})
+}
+
+// shutdownBegins drains until that is done or the shutdown is cancelled: on is false then.
+func shutdownBegins(ctx context.Context, cfg Config, l *systemd.Logind, shutdowns <-chan bool) (on bool, err error) {
 	if others, err := l.Others(ctx); err == nil && slices.Contains(others, "kubelet") {
 		log.G(ctx).Info("a shutdown begins; the kubelet delays it to stop pods itself, the rest is for the drain unit")
-		return nil
+		return true, nil
 	}
 	log.G(ctx).Info("a shutdown begins")
 	draining, stop := context.WithCancelCause(ctx)
@@ -74,25 +95,24 @@ func shutdownBegins(ctx context.Context, cfg Config, l *systemd.Logind, shutdown
 	done := make(chan error, 1)
 	go func() {
 		done <- withDrainer(cfg, func(d *drainer) error {
-			_, err := d.run(draining, request{sel: drain.Selection{All: true}, trigger: "shutdown", deadline: time.Duration(cfg.Drain.Deadline), patience: brief},
+			_, err := d.run(draining, request{sel: drain.Selection{All: true}, trigger: shutdownTrigger, deadline: time.Duration(cfg.Drain.Deadline), patience: brief},
 				func(context.Context, *drain.Engine) func() { return func() {} })
 			return err
 		})
 	}()
 	select {
 	case err := <-done:
-		return err
+		if err != nil {
+			log.G(ctx).WithError(err).Warn("the drain goes on in the drain unit")
+		}
+		return true, nil
 	case again, ok := <-shutdowns:
-		if ok && again {
-			return <-done
+		if ok && !again {
+			stop(errors.New("the shutdown was cancelled"))
 		}
-		stop(errors.New("the shutdown was cancelled"))
 		if err := <-done; err != nil {
-			log.G(ctx).WithError(err).Warn("the drain was cut off")
+			log.G(ctx).WithError(err).Info("the drain was cut off")
 		}
-		return withDrainer(cfg, func(d *drainer) error {
-			_, err := d.end(ctx)
-			return err
-		})
+		return !ok || again, nil
 	}
 }

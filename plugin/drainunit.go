@@ -67,7 +67,12 @@ func drainUnitStop(ctx context.Context, cfg Config) error {
 		return nil
 	}
 	r := request{sel: drain.Selection{All: true}, trigger: why, deadline: time.Duration(cfg.Drain.Deadline), patience: time.Duration(cfg.Drain.Deadline) + time.Minute}
-	if !stopping {
+	if stopping { // a shutdown may be cancelled while the daemon drains for it
+		r.still = func(ctx context.Context) bool {
+			m, err := look(ctx)
+			return err != nil || m.State == "stopping"
+		}
+	} else {
 		r.kubelet = cfg.Drain.Kubelet
 	}
 	extending, done := context.WithCancel(ctx)
@@ -106,7 +111,7 @@ func decide(ctx context.Context, cfg Config) (due, stopping bool, why string) {
 	case err != nil:
 		return false, false, "systemd does not answer: " + err.Error()
 	case m.State == "stopping":
-		return true, true, "shutdown"
+		return true, true, shutdownTrigger
 	case job != "stop":
 		return false, false, fmt.Sprintf("%s is not being stopped (its job: %q)", cfg.Unit, job)
 	}

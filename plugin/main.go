@@ -31,7 +31,12 @@ func refuse(format string, a ...any) error { return refusedError{fmt.Errorf(form
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop) // a second signal ends the process
-	err := app().Run(ctx, os.Args)
+	var err error
+	if launched() {
+		err = runLaunched(ctx, defaultConfig)
+	} else {
+		err = app().Run(ctx, os.Args)
+	}
 	var refused refusedError
 	switch {
 	case err == nil:
@@ -45,7 +50,7 @@ func main() {
 }
 
 func app() *cli.Command {
-	return &cli.Command{
+	root := &cli.Command{
 		Name:    "quiesce",
 		Usage:   "restart containerd only when it costs nobody anything",
 		Version: version,
@@ -56,7 +61,6 @@ func app() *cli.Command {
 			runCommand(), applyCommand(), statusCommand(), holdCommand(), releaseCommand(), thawCommand(),
 			planCommand(), drainCommand(), resumeCommand(), reportCommand(),
 		},
-		OnUsageError: func(_ context.Context, _ *cli.Command, err error, _ bool) error { return refusedError{err} },
 		CommandNotFound: func(_ context.Context, _ *cli.Command, name string) {
 			fmt.Fprintf(os.Stderr, "quiesce: no command %q; see quiesce --help\n", name)
 			os.Exit(exitRefused)
@@ -69,6 +73,23 @@ func app() *cli.Command {
 		},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 	}
+	for _, c := range append(root.Commands, root) {
+		c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
+			return refuse("%s: %w; see %s --help", c.Name, err, c.FullName())
+		}
+		if c.ArgsUsage == "" && c != root {
+			c.Before = noArgs
+		}
+	}
+	return root
+}
+
+// noArgs refuses arguments of a command that takes none.
+func noArgs(ctx context.Context, c *cli.Command) (context.Context, error) {
+	if c.Args().Present() {
+		return ctx, refuse("%s: unexpected argument %q; see %s --help", c.Name, c.Args().First(), c.FullName())
+	}
+	return ctx, nil
 }
 
 // logging sets up the process's log and puts it into the context.

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"syscall"
 
 	"github.com/containerd/log"
 	"github.com/urfave/cli/v3"
@@ -14,14 +11,9 @@ import (
 
 	"quiesce/plugin/internal/apply"
 	"quiesce/plugin/internal/control"
-	"quiesce/plugin/internal/cri"
-	"quiesce/plugin/internal/daemon"
-	"quiesce/plugin/internal/drain"
-	"quiesce/plugin/internal/freeze"
 	"quiesce/plugin/internal/node"
 	"quiesce/plugin/internal/nri"
 	"quiesce/plugin/internal/systemd"
-	"quiesce/plugin/stage"
 )
 
 const applyUnit = "quiesce-apply.service"
@@ -45,46 +37,18 @@ func runCommand() *cli.Command {
 }
 
 func run(ctx context.Context, cfg Config) error {
-	unlock, err := onlyOne(cfg.RunDir)
+	c, err := openCore(ctx, cfg, lockHost)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unlock() }() // the kernel gives it back when the process ends
-	store, err := stage.Open(cfg.StageDir)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	client, err := cri.New(cfg.CRISocket)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	listener, err := control.Listen(cfg.controlSocket())
-	if err != nil {
-		return err
-	}
-	drainStore, err := drain.OpenStore(cfg.StageDir)
-	if err != nil {
-		return err
-	}
-	defer drainStore.Close()
-	state, fence, drains := node.NewState(), &daemon.Fence{}, daemon.NewDrains(drainStore, cfg.Drain.policy())
-	session := nri.NewSession(cfg.NRISocket, state, daemon.Guards{Apply: fence, Drain: drains})
-	d := &daemon.Daemon{
-		Version: version, Unit: cfg.Unit, Store: store, State: state, CRI: client, NRI: session.Status, Fences: fence, Drains: drains,
-		Rules: cfg.rules(), Policy: cfg.policy(), Start: starter(cfg),
-	}
+	defer c.close()
+	state := node.NewState()
+	session := nri.NewSession(cfg.NRISocket, state, c.guards())
 	log.G(ctx).WithField("version", version).WithField("config", fmt.Sprintf("%+v", cfg)).Info("quiesce runs")
-	if err := freeze.Recover(ctx, freezeDir(cfg)); err != nil { // of an apply that died, and at boot
-		log.G(ctx).WithError(err).Error("containers may still be frozen; `quiesce thaw` tries again")
-	}
 	defer systemd.Stopping(ctx)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return control.Serve(ctx, listener, d) })
+	c.serve(ctx, g, state, session.Status, starter(cfg))
 	g.Go(func() error { return session.Run(ctx) })
-	g.Go(func() error { return d.Run(ctx) })
-	g.Go(func() error { return keepDrained(ctx, cfg, drains) })
 	g.Go(func() error {
 		return systemd.Watchdog(ctx, func(ctx context.Context) error {
 			_, err := control.NewClient(cfg.controlSocket()).Status(ctx)
@@ -93,21 +57,6 @@ func run(ctx context.Context, cfg Config) error {
 	})
 	systemd.Ready(ctx)
 	return g.Wait()
-}
-
-// onlyOne takes the daemon's lock, or says who has it.
-func onlyOne(dir string) (unlock func() error, err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil { //nolint:forbidigo // /run is nobody's file
-		return nil, fmt.Errorf("make run directory: %w", err)
-	}
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600) //nolint:forbidigo // as above
-	if err != nil {
-		return nil, fmt.Errorf("lock daemon: %w", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(refuse("another quiesce daemon runs: it holds %s", f.Name()), f.Close())
-	}
-	return f.Close, nil
 }
 
 // starter hands a ticket to apply's unit and waits until that has ended.

@@ -26,11 +26,25 @@ func (s *Store) Mend(now time.Time) error {
 			errs = errors.Join(errs, s.store.sweepTemp(path.Join("act", id), now), s.store.sweepTemp(path.Join("act", id, filesDir), now))
 		}
 	}
-	return errors.Join(errs, s.MendResults())
+	return errors.Join(errs, s.mendResults())
 }
 
-// MendResults says of the entries that are live, removed or rejected that they are. No apply may run.
-func (s *Store) MendResults() error {
+// runningName is there while an apply runs, and after one that died.
+const runningName = "running"
+
+// Begin notes that an apply has begun. Needs Lock.
+func (s *Store) Begin() error { return s.store.WriteBytes(runningName, nil, Attr{Mode: 0o600}) }
+
+// Done notes that it has ended in order. Needs Lock.
+func (s *Store) Done() error { return s.store.Remove(runningName) }
+
+// Interrupted tells, while none runs, whether the last apply died: another one has to end what it began.
+func (s *Store) Interrupted() bool {
+	return exists(s.store, runningName) || exists(s.store, journalName)
+}
+
+// mendResults says of the entries that are live, removed or rejected that they are.
+func (s *Store) mendResults() error {
 	current, err := s.Current()
 	if err != nil {
 		return err

@@ -71,7 +71,7 @@ func (t *Tree) openRegular(name string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read %s: %w", t.Path(name), err)
 	}
-	return os.NewFile(uintptr(fd), t.Path(name)), fi, nil //nolint:gosec // a descriptor is not negative
+	return os.NewFile(uintptr(fd), t.Path(name)), fi, nil
 }
 
 // entry reads the manifest of an entry, whose directory the tree is and whose id is its name.

@@ -72,8 +72,8 @@ func (t *Tree) Write(name string, r io.Reader, attr Attr) error {
 }
 
 // prepare writes what is to become name beside it: what is left to do needs no space.
-func (t *Tree) prepare(name string, r io.Reader, attr Attr) (tmp string, err error) {
-	tmp = path.Join(path.Dir(name), tempPrefix+rand.Text())
+func (t *Tree) prepare(name string, r io.Reader, attr Attr) (_ string, err error) {
+	tmp := path.Join(path.Dir(name), tempPrefix+rand.Text())
 	t.before("create", name)
 	f, err := t.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -20,6 +20,7 @@ const (
 	confDir  = "/etc/containerd"
 	optDir   = "/opt/quiesce"
 	shim     = "/usr/local/bin/containerd-shim-runc-v2"
+	oneShim  = "/root/containerd-shim-one-v2" // the same with another digest
 )
 
 // disks are the file systems that a power cut hits.
@@ -40,7 +41,9 @@ const base = "base"
 func Boot(ctx context.Context, name string, build ...string) (*Bench, error) {
 	l, err := lab.Boot(ctx, lab.Options{
 		Name: name, Quiet: 100 * time.Millisecond, Config: "verifyTimeout = '15s'\nundecidedTimeout = '1s'",
-		Node: node.Config{Disks: disks, Build: append([]string{"-tags", "chaos"}, build...)},
+		Node: node.Config{
+			Disks: disks, Build: append([]string{"-tags", "chaos"}, build...), AllowFailed: []string{"quiesce-apply-boot.service"},
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -58,7 +61,7 @@ func (b *Bench) begin(ctx context.Context) error {
 		return err
 	}
 	b.original = string(text)
-	if _, err := b.Exec(ctx, "mkdir", "-p", chaosDir); err != nil {
+	if _, err := b.Exec(ctx, "sh", "-c", "mkdir -p "+chaosDir+"; cp "+shim+" "+oneShim+"; echo >>"+oneShim); err != nil {
 		return err
 	}
 	if err := b.change(ctx, "install", "--handler", base, "--shim", shim); err != nil {
@@ -70,7 +73,7 @@ func (b *Bench) begin(ctx context.Context) error {
 	if err := b.ensureWorker(ctx); err != nil {
 		return err
 	}
-	_, err = b.Exec(ctx, "sync")
+	_, err = b.Exec(ctx, append([]string{"sync", "--file-system"}, disks...)...)
 	return err
 }
 
@@ -99,7 +102,7 @@ func (b *Bench) Settle(ctx context.Context) error {
 		if state = fmt.Sprintf("%d entries, journal %+v, %v, locked %v", len(pending), j, errors.Join(perr, jerr), s.Locked()); perr != nil || jerr != nil {
 			return false, nil
 		}
-		return len(pending) == 0 && j == nil && !s.Locked(), nil
+		return len(pending) == 0 && !s.Interrupted() && !s.Locked(), nil
 	})
 	if err != nil {
 		return fmt.Errorf("%w (%s)", err, state)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,10 +14,11 @@ import (
 // Story is a change of two handlers at once, beside one that is live.
 type Story string
 
-// The stories. Each begins where the other ends.
+// The stories. Uninstall begins where the others end, and ends where they begin.
 const (
 	Install   Story = "install"
 	Uninstall Story = "uninstall"
+	AtBoot    Story = "boot" // of the same handlers as Install, before containerd starts
 )
 
 // Action is what happens at a step.
@@ -63,12 +65,17 @@ type Outcome struct {
 	Wrong   []string // violations
 	Reasons []string // of what was rejected
 	Took    time.Duration
+	was     map[string]stage.Result // the results at the step
 }
 
 // stories' handlers: one brings a shim, the other uses the node's.
 var changes = map[Story][][]string{
 	Install: {
-		{"install", "--handler", "one", "--shim", shim},
+		{"install", "--handler", "one", "--shim", oneShim},
+		{"install", "--handler", "two", "--runtime-type", "io.containerd.runc.v2"},
+	},
+	AtBoot: {
+		{"install", "--handler", "one", "--shim", oneShim},
 		{"install", "--handler", "two", "--runtime-type", "io.containerd.runc.v2"},
 	},
 	Uninstall: {{"uninstall", "--handler", "one"}, {"uninstall", "--handler", "two"}},
@@ -82,13 +89,20 @@ func (b *Bench) Steps(ctx context.Context, s Story) ([]string, error) {
 	if err := b.put("trace", ""); err != nil {
 		return nil, err
 	}
-	if err := b.letGo(ctx); err != nil {
+	begin := b.letGo
+	if s == AtBoot {
+		begin = b.Start
+	}
+	if err := begin(ctx); err != nil {
 		return nil, err
 	}
 	if err := b.Settle(ctx); err != nil {
 		return nil, err
 	}
 	steps := strings.Split(strings.TrimSpace(b.got("trace")), "\n")
+	if end := slices.Index(steps, "locked"); s == AtBoot && end >= 0 {
+		steps = steps[:end] // from there on it is the daemon's apply
+	}
 	_, err := b.Exec(ctx, "rm", chaosDir+"/trace")
 	return steps, err
 }
@@ -108,11 +122,15 @@ func (b *Bench) stage(ctx context.Context, s Story) ([]stage.Entry, error) {
 	if _, err := b.Exec(ctx, "rm", "-f", chaosDir+"/plan", chaosDir+"/planned", chaosDir+"/reached", chaosDir+"/release"); err != nil {
 		return nil, err
 	}
-	if _, err := b.Quiesce(ctx, "hold", "a test"); err != nil {
+	begin, change := b.hold, b.change
+	if s == AtBoot {
+		begin, change = b.off, b.offline
+	}
+	if err := begin(ctx); err != nil {
 		return nil, err
 	}
 	for _, args := range changes[s] {
-		if err := b.change(ctx, args...); err != nil {
+		if err := change(ctx, args...); err != nil {
 			return nil, err
 		}
 	}
@@ -149,6 +167,11 @@ func (b *Bench) ensure(ctx context.Context, s Story) error {
 	return b.Settle(ctx)
 }
 
+func (b *Bench) hold(ctx context.Context) error {
+	_, err := b.Quiesce(ctx, "hold", "a test")
+	return err
+}
+
 func (b *Bench) letGo(ctx context.Context) error {
 	_, err := b.Quiesce(ctx, "release")
 	return err
@@ -165,32 +188,44 @@ func (b *Bench) Try(ctx context.Context, c Case) (Outcome, error) {
 	if c.Action == KillApply && c.Later == 0 {
 		plan = "kill"
 	}
+	if c.Story == AtBoot {
+		plan = bootPlan(c.Action)
+	}
 	if err := b.put("plan", strings.TrimSpace(fmt.Sprintf("%d %s %s", c.Step, plan, c.Name))); err != nil {
 		return o, err
 	}
-	if err := b.letGo(ctx); err != nil {
-		return o, err
+	if c.Story == AtBoot {
+		err = b.boot(ctx, c, &o)
+	} else {
+		err = b.run(ctx, c, &o, plan == "hold")
 	}
-	if o.At, err = b.reached(ctx); err != nil {
-		return o, fmt.Errorf("%v: %w", c, err)
-	}
-	was, err := b.results()
 	if err != nil {
-		return o, err
-	}
-	if err := b.act(ctx, c, plan == "hold"); err != nil {
 		return o, fmt.Errorf("%v at %q: %w", c, o.At, err)
 	}
 	if err := b.Settle(ctx); err != nil {
 		o.Wrong = append(o.Wrong, err.Error())
 	}
-	b.judge(ctx, &o, entries, was)
+	b.judge(ctx, &o, entries)
 	o.Took = time.Since(began)
 	return o, nil
 }
 
+// run lets a held story go on to its step, and there what is to happen happen.
+func (b *Bench) run(ctx context.Context, c Case, o *Outcome, held bool) (err error) {
+	if err := b.letGo(ctx); err != nil {
+		return err
+	}
+	if o.At, err = b.reached(ctx); err != nil {
+		return err
+	}
+	if o.was, err = b.results(); err != nil {
+		return err
+	}
+	return b.act(ctx, c, held)
+}
+
 func (b *Bench) reached(ctx context.Context) (at string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("apply did not come there"))
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("apply did not come there"))
 	defer cancel()
 	err = b.Until(ctx, "apply is at the step", func(context.Context) (bool, error) {
 		at = b.got("reached")

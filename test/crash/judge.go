@@ -32,10 +32,10 @@ func (b *Bench) results() (map[string]stage.Result, error) {
 	return by, nil
 }
 
-// judge lists what is wrong with the node after a case with these entries. was are the results at the interruption.
-func (b *Bench) judge(ctx context.Context, o *Outcome, entries []stage.Entry, was map[string]stage.Result) {
+// judge lists what is wrong with the node after a case with these entries.
+func (b *Bench) judge(ctx context.Context, o *Outcome, entries []stage.Entry) {
 	wrong := func(format string, args ...any) { o.Wrong = append(o.Wrong, fmt.Sprintf(format, args...)) }
-	current, err := b.settled(o, entries, was)
+	current, err := b.settled(o, entries)
 	if err != nil {
 		wrong("%v", err)
 		return
@@ -70,7 +70,7 @@ func (b *Bench) judge(ctx context.Context, o *Outcome, entries []stage.Entry, wa
 }
 
 // settled compares rooms and results.
-func (b *Bench) settled(o *Outcome, entries []stage.Entry, was map[string]stage.Result) ([]stage.Entry, error) {
+func (b *Bench) settled(o *Outcome, entries []stage.Entry) ([]stage.Entry, error) {
 	s, err := b.store()
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (b *Bench) settled(o *Outcome, entries []stage.Entry, was map[string]stage.
 		if now[e.ID].Phase != phase {
 			wrong("entry %s is %s, its result says %q", e.ID, phase, now[e.ID].Phase)
 		}
-		if old := was[e.ID].Phase; old.Final() && old != phase {
+		if old := o.was[e.ID].Phase; old.Final() && old != phase {
 			wrong("entry %s was %s before, and is %s", e.ID, old, phase)
 		}
 	}

@@ -60,6 +60,9 @@ func (p Plan) cases(r *rand.Rand, s Story, steps []string) (cases []Case) {
 		}
 		count[name]++
 		for _, a := range Actions {
+			if s == AtBoot && a != KillApply && a != CutPower {
+				continue // there is nothing else to kill yet
+			}
 			all = append(all, Case{Story: s, Step: count[name], Name: name, Action: a})
 		}
 	}
@@ -68,16 +71,14 @@ func (p Plan) cases(r *rand.Rand, s Story, steps []string) (cases []Case) {
 	}
 	for range p.Files {
 		c := Case{Story: s, Step: 1 + r.IntN(len(steps)), Action: CutPower}
-		switch r.IntN(8) {
-		case 3, 4:
-			if !p.Whole {
-				c = all[r.IntN(len(all))]
-			}
-		case 0:
+		switch draw := r.IntN(8); {
+		case draw == 0:
 			c.Action = KillApply
-		case 1:
+		case draw < 3 && !p.Whole:
+			c = all[r.IntN(len(all))]
+		case draw == 3 && s != AtBoot:
 			c.Action = KillShim
-		case 2: // in the middle of the restart, which has no steps
+		case draw == 4 && s != AtBoot: // in the middle of the restart, which has no steps
 			c.Action, c.Step, c.Name, c.Later = Actions[r.IntN(len(Actions))], 1, "frozen", time.Duration(r.IntN(600))*time.Millisecond
 		}
 		cases = append(cases, c)
@@ -107,19 +108,20 @@ func (p Plan) Run(ctx context.Context) (Report, error) {
 	if err != nil {
 		return rep, errors.Join(err, first.Close())
 	}
-	total := len(queue[Install]) + len(queue[Uninstall])
+	total := len(queue[0]) + len(queue[1])
 	var mu sync.Mutex
-	next := func(s *Story) (Case, bool) { // the stories take turns
+	next := func(turn int) (Case, bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if len(queue[*s]) == 0 {
-			*s = other(*s)
+		q := &queue[turn%2]
+		if len(*q) == 0 {
+			q = &queue[(turn+1)%2]
 		}
-		if len(queue[*s]) == 0 || p.Limit > 0 && time.Since(began) > p.Limit {
+		if len(*q) == 0 || p.Limit > 0 && time.Since(began) > p.Limit {
 			return Case{}, false
 		}
-		c := queue[*s][0]
-		queue[*s], *s = queue[*s][1:], other(*s)
+		c := (*q)[0]
+		*q = (*q)[1:]
 		return c, true
 	}
 	note := func(o Outcome, err error) {
@@ -139,40 +141,39 @@ func (p Plan) Run(ctx context.Context) (Report, error) {
 		})
 	}
 	err = g.Wait()
-	rep.Skipped = len(queue[Install]) + len(queue[Uninstall])
+	rep.Skipped = len(queue[0]) + len(queue[1])
 	return rep, err
 }
 
-func (p Plan) queue(ctx context.Context, b *Bench, count map[string]int) (map[Story][]Case, error) {
+// queue lists the cases that add handlers, and those that take them away again: benches take one of each in turn.
+func (p Plan) queue(ctx context.Context, b *Bench, count map[string]int) (queue [2][]Case, err error) {
 	r := rand.New(rand.NewPCG(p.Seed, 0))
-	queue := map[Story][]Case{}
-	for _, s := range []Story{Install, Uninstall} {
+	for _, s := range []Story{Install, Uninstall, AtBoot} {
 		steps, err := b.Steps(ctx, s)
 		if err != nil {
-			return nil, err
+			return queue, fmt.Errorf("list steps of %s: %w", s, err)
 		}
 		count[string(s)] = len(steps)
-		queue[s] = p.cases(r, s, steps)
+		turn := 0
+		if s == Uninstall {
+			turn = 1
+		}
+		queue[turn] = append(queue[turn], p.cases(r, s, steps)...)
 	}
+	up := queue[0]
+	r.Shuffle(len(up), func(i, k int) { up[i], up[k] = up[k], up[i] })
 	return queue, nil
 }
 
-func other(s Story) Story {
-	if s == Install {
-		return Uninstall
-	}
-	return Install
-}
-
 // work tries cases on one bench after the other: one on which something is wrong is of no further use.
-func (p Plan) work(ctx context.Context, b *Bench, next func(*Story) (Case, bool), note func(Outcome, error)) (err error) {
+func (p Plan) work(ctx context.Context, b *Bench, next func(turn int) (Case, bool), note func(Outcome, error)) (err error) {
 	defer func() {
 		if b != nil {
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	for s := Install; ; {
-		c, ok := next(&s)
+	for turn := 0; ; turn++ {
+		c, ok := next(turn)
 		if !ok {
 			return nil
 		}

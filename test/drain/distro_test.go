@@ -99,7 +99,6 @@ func convert(ctx context.Context, t *testing.T, l *lab.Lab, unit, kubelet string
 	check(t, l.WaitCRI(ctx))
 	_, err := l.Installer(ctx, "host", "--unit", unit)
 	check(t, err)
-	drainUnit(ctx, t, l)
 }
 
 // refresh stops and starts the units while a stand-in of snapd says that it refreshes the snap.

@@ -12,7 +12,6 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"quiesce/manifests"
 	"quiesce/test/lab"
 	"quiesce/test/node"
 )
@@ -38,17 +37,7 @@ func setup(t testing.TB, limit time.Duration, o lab.Options) (context.Context, *
 		}
 		check(t, l.Close())
 	})
-	if !o.NoHost {
-		drainUnit(ctx, t, l)
-	}
 	return ctx, l, NewKubelet(l, o.Node.SystemdCgroup)
-}
-
-func drainUnit(ctx context.Context, t testing.TB, l *lab.Lab) {
-	t.Helper()
-	name, text := manifests.ScopeDropIn()
-	check(t, l.WriteFile("/etc/systemd/system/"+name, text, 0o644))
-	sh(ctx, t, l, "systemctl daemon-reload && systemctl start quiesce-drain.service")
 }
 
 func keep(t testing.TB, l *lab.Lab) {

@@ -49,10 +49,17 @@ func TestDrain_g(t *testing.T) {
 			if tc.systemd {
 				scopes(ctx, t, l)
 			}
+			check(t, l.Until(ctx, "the daemon delays shutdowns", func(ctx context.Context) (bool, error) {
+				out, err := l.Exec(ctx, "busctl", "call", "org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager", "ListInhibitors")
+				return err == nil && strings.Contains(out, `"quiesce" "stop pods in order" "delay"`), nil
+			}))
 			check(t, tc.end(ctx, l))
 			checkLastWords(t, l)
 			if strings.HasPrefix(name, "stop") {
 				return
+			}
+			if journal, err := l.Journal(ctx); strings.HasPrefix(name, "logind") && (err != nil || !strings.Contains(journal, "a shutdown begins")) {
+				t.Errorf("logind's word was not heard: %v", err)
 			}
 			check(t, l.Start(ctx))
 			r := report(ctx, t, l)

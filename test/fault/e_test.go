@@ -2,6 +2,7 @@ package fault_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,7 +47,9 @@ func (f trouble) atApply(ctx context.Context, t *testing.T, l *lab.Lab) {
 	if now := runtimeOf(ctx, t, l).Restarts; now != restarts+1 {
 		t.Errorf("%s: %d restarts, want one", f.name, now-restarts)
 	}
-	sh(ctx, t, l, "! ls /var/lib/quiesce/store/journal.json; ! find /etc/containerd /opt/quiesce/shims -name '.quiesce*' | grep .")
+	if left := sh(ctx, t, l, "find /etc/containerd /opt/quiesce/shims /var/lib/quiesce \\( -name '.quiesce*' -o -name journal.json \\) -printf '%p %t\\n'; date"); strings.Count(left, "\n") > 1 {
+		t.Errorf("%s: left behind: %s", f.name, left)
+	}
 }
 
 // atInstall stages in bad times, and again in good ones.
@@ -117,14 +120,15 @@ func TestLoss_e_ContainerdsFiles(t *testing.T) {
 	t.Parallel()
 	ctx, l := lab.New(t, lab.Options{Name: "fault-e", Quiet: 300 * time.Millisecond})
 	sh(ctx, t, l, `cp -a /etc/containerd /root/c; mount -t tmpfs -o size=256k none /etc/containerd; cp -a /root/c/. /etc/containerd/
-mkdir -p /opt/quiesce/shims; mount -t tmpfs -o size=60m none /opt/quiesce/shims`)
+mkdir -p /opt/quiesce/shims; mount -t tmpfs -o size=60m none /opt/quiesce/shims
+mkdir /root/another; cp /usr/local/bin/containerd-shim-runc-v2 /root/another/; printf x >>/root/another/containerd-shim-runc-v2`)
 	shim := []string{"--shim", "/usr/local/bin/containerd-shim-runc-v2"}
 	full("full-etc", "/etc/containerd").atApply(ctx, t, l)
 	readOnly("ro-etc", "/etc/containerd").atApply(ctx, t, l)
 	for _, f := range []trouble{
 		{"immutable-dir", "chattr +i /etc/containerd/conf.d", "chattr -i /etc/containerd/conf.d", "operation not permitted", nil},
 		{"ro-shims", "mount -o remount,ro /opt/quiesce/shims", "mount -o remount,rw /opt/quiesce/shims", "read-only file system", shim},
-		full("full-shims", "/opt/quiesce/shims", append(shim, "--set", "snapshotter=overlayfs")...),
+		full("full-shims", "/opt/quiesce/shims", "--shim", "/root/another/containerd-shim-runc-v2"),
 	} {
 		f.atApply(ctx, t, l)
 	}

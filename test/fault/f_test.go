@@ -62,6 +62,7 @@ func content(name string, b []byte) func(string) error {
 func hostile() map[string]harmEntry {
 	return map[string]harmEntry{
 		"another-digest": {func(d string) error { return os.WriteFile(d+"/files/0", []byte("#!/bin/sh\nreboot -f\n"), 0o600) }, "bytes"},
+		"same-size":      {func(d string) error { return os.WriteFile(d+"/files/0", []byte("y"), 0o600) }, "sha256"},
 		"quote":          {edit(`"name":"h-`, `"name":"h\"`), "handlers.name"},
 		"newline":        {edit(`"name":"h-`, `"name":"h\n`), "handlers.name"},
 		"slash":          {edit(`"name":"h-`, `"name":"../h`), "handlers.name"},
@@ -136,7 +137,7 @@ func TestLoss_f_HostileEntries(t *testing.T) {
 	for id, words := range want {
 		wantEntry(ctx, t, l, id, "rejected", words)
 	}
-	statusSays(ctx, t, l, "REJECTED", "not the name of its directory", "GATE  idle")
+	statusSays(ctx, t, l, "REJECTED", "must be")
 	if left := sh(ctx, t, l, "ls -A "+lab.Inbox+"/new"); left != "" {
 		t.Errorf("left in the inbox: %s", left)
 	}

@@ -3,6 +3,7 @@ package fault_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,7 +38,8 @@ func TestLoss_g_TwentyInstallersAtOnce(t *testing.T) {
 		all.Wait()
 		check(t, l.Until(ctx, "nothing is pending", func(ctx context.Context) (bool, error) {
 			s, err := l.Status(ctx)
-			return err == nil && len(s.Pending) == 0 && s.Gate.Phase == "idle", err
+			left, lerr := l.Exec(ctx, "sh", "-c", "ls /var/lib/quiesce/inbox/new /var/lib/quiesce/store/act | grep many || true")
+			return err == nil && lerr == nil && left == "" && len(s.Pending) == 0 && s.Gate.Phase == "idle", errors.Join(err, lerr)
 		}))
 		agree(ctx, t, l)
 	}

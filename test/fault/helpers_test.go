@@ -11,8 +11,6 @@ import (
 	"quiesce/test/node"
 )
 
-const config = "/etc/containerd/config.toml"
-
 func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -125,3 +123,10 @@ func contains(s, word string) bool { return strings.Contains(s, word) }
 
 // replace puts a directory into a script.
 func replace(script, dir string) string { return strings.ReplaceAll(script, "%[1]s", dir) }
+
+func readJSON(t *testing.T, l *lab.Lab, name string, v any) {
+	t.Helper()
+	b, err := l.ReadFile(name)
+	check(t, err)
+	check(t, json.Unmarshal(b, v))
+}

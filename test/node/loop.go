@@ -30,6 +30,12 @@ const (
 
 // makeDisks makes and mounts the disks of the configuration.
 func (n *Node) makeDisks(ctx context.Context) error {
+	if len(n.cfg.Disks) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(diskImages(n.ID, n.dir), 0o700); err != nil {
+		return fmt.Errorf("make disks: %w", err)
+	}
 	for i, at := range n.cfg.Disks {
 		image := n.diskImage(i)
 		f, err := os.Create(image)
@@ -53,7 +59,18 @@ func (n *Node) makeDisks(ctx context.Context) error {
 	return nil
 }
 
-func (n *Node) diskImage(i int) string { return filepath.Join(n.dir, "disk"+strconv.Itoa(i)) }
+// diskImages is where the images are: in memory, where there is room, since everything on them is synced all the time.
+func diskImages(id, dir string) string {
+	const memory = "/dev/shm"
+	if fi, err := os.Stat(memory); err == nil && fi.IsDir() {
+		return filepath.Join(memory, id)
+	}
+	return filepath.Join(dir, "disks")
+}
+
+func (n *Node) diskImage(i int) string {
+	return filepath.Join(diskImages(n.ID, n.dir), strconv.Itoa(i))
+}
 
 // diskDir is where a disk is mounted, outside the node.
 func (n *Node) diskDir(i int) string { return filepath.Join(n.dir, "rootfs", n.cfg.Disks[i]) }
@@ -140,8 +157,8 @@ func (n *Node) revive(ctx context.Context) error {
 				return false, err
 			}
 			// While another mount namespace still has it, it is mounted as it was: dead.
-			_, err := os.ReadDir(n.diskDir(i))
-			return err == nil, nil
+			probe := filepath.Join(n.diskDir(i), ".alive")
+			return os.WriteFile(probe, nil, 0o600) == nil && os.Remove(probe) == nil, nil
 		})
 		if err != nil {
 			return err

@@ -116,7 +116,7 @@ func demolish(ctx context.Context, id, dir string) error {
 		return err
 	}
 	return poll(ctx, 50*time.Millisecond, func() (bool, error) {
-		err := removeTree(dir)
+		err := errors.Join(removeTree(dir), os.RemoveAll(diskImages(id, dir)))
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) {
 			return false, nil
 		}

@@ -48,9 +48,8 @@ func TestCallbacksOnlyTouchMemory(t *testing.T) {
 	}
 	nri := built[slices.IndexFunc(pkgs, func(p *packages.Package) bool { return strings.HasSuffix(p.PkgPath, "/nri") })]
 	for _, typ := range []types.Type{types.NewPointer(nri.Type("Plugin").Type()), nri.Type("logger").Type()} { // the stub logs in callbacks
-		set := prog.MethodSets.MethodSet(typ)
-		for i := range set.Len() {
-			w.follow(prog.MethodValue(set.At(i)), "NRI")
+		for m := range prog.MethodSets.MethodSet(typ).Methods() {
+			w.follow(prog.MethodValue(m), "NRI")
 		}
 	}
 	if len(w.seen) < 30 {

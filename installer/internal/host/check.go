@@ -40,6 +40,9 @@ func (n *Node) check(o *Options) error {
 			return refusal.New("host: there is no program %s; name quiesce with --binary", program)
 		}
 	}
+	if err := n.checkRuntime(); err != nil {
+		return err
+	}
 	o.Unit = cmp.Or(o.Unit, n.setUnit(), n.findUnit(), manifests.DefaultUnit)
 	if !unitForm.MatchString(o.Unit) {
 		return refusal.New("host: %q is not the name of a service unit", o.Unit)

@@ -18,6 +18,14 @@ type systemd struct {
 	stale bool
 	fail  error
 	run   *exec.Cmd
+	drain bool // quiesce-drain.service is active
+	step  func(what string) // before each job; nil: nothing
+}
+
+func (s *systemd) before(job string) {
+	if s.step != nil {
+		s.step(job)
+	}
 }
 
 func (s *systemd) State(_ context.Context, unit string) (State, error) {
@@ -25,16 +33,25 @@ func (s *systemd) State(_ context.Context, unit string) (State, error) {
 	if unit == daemon && s.run != nil {
 		st.Active, st.PID = "active", s.run.Process.Pid
 	}
+	if unit == drain && s.drain {
+		st.Active = "active"
+	}
 	return st, nil
 }
 
 func (s *systemd) Reload(context.Context) error {
+	s.before("reload")
 	s.jobs, s.stale = append(s.jobs, "reload"), false
 	return s.fail
 }
 
 func (s *systemd) Run(_ context.Context, job Job, unit string) error {
+	s.before(string(job))
 	s.jobs = append(s.jobs, string(job)+" "+unit)
+	if unit == drain {
+		s.drain = job != Stop
+		return nil
+	}
 	if s.run != nil {
 		_ = s.run.Process.Kill()
 		_ = s.run.Wait()

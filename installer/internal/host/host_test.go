@@ -16,7 +16,7 @@ func TestInstallOnARunningNode(t *testing.T) {
 	f := newNode(t)
 	before := f.tree(t)
 	check(t, f.install(t, true))
-	if want := []string{"reload", "restart quiesce.service"}; !slices.Equal(f.sys.jobs, want) {
+	if want := []string{"reload", "restart quiesce.service", "restart quiesce-drain.service"}; !slices.Equal(f.sys.jobs, want) {
 		t.Errorf("jobs: %v, want %v", f.sys.jobs, want)
 	}
 	if _, err := os.Stat(filepath.Join(f.root, booted)); err != nil {
@@ -28,7 +28,7 @@ func TestInstallOnARunningNode(t *testing.T) {
 		t.Errorf("the second time: jobs %v, said %v, changed %s", f.sys.jobs, f.said, diff)
 	}
 	check(t, f.remove(t, true))
-	if want := []string{"stop quiesce.service", "reload"}; !slices.Equal(f.sys.jobs, want) {
+	if want := []string{"stop quiesce-drain.service", "stop quiesce.service", "reload"}; !slices.Equal(f.sys.jobs, want) {
 		t.Errorf("jobs: %v, want %v", f.sys.jobs, want)
 	}
 	if diff := cmp.Diff(before, f.tree(t)); diff != "" {

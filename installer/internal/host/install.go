@@ -19,6 +19,7 @@ const (
 	stageDir = "var/lib/quiesce" // stage.DefaultDir
 	booted   = "run/quiesce/booted"
 	daemon   = "quiesce.service"
+	drain    = "quiesce-drain.service" // one that was never started has no ExecStop
 )
 
 var programs = []string{"quiesce", "quiesce-installer"}
@@ -30,6 +31,9 @@ func (n *Node) Install(ctx context.Context, o Options) error {
 	}
 	units, err := manifests.Units(o.Unit)
 	if err != nil {
+		return err
+	}
+	if err := n.tidy(); err != nil {
 		return err
 	}
 	if err := n.rooms(); err != nil {
@@ -130,6 +134,9 @@ func (n *Node) writeUnits(units []manifests.Unit) (newDaemon, reload bool, err e
 	before := n.changed
 	n.changed = false
 	for _, u := range units {
+		if err := n.tree.Mkdir(path.Dir(path.Join(unitDir, u.Name)), 0o755); err != nil {
+			return false, false, err
+		}
 		isNew, err := n.put(path.Join(unitDir, u.Name), 0o644, fromBytes(u.Text))
 		if err != nil {
 			return false, false, err
@@ -143,12 +150,19 @@ func (n *Node) writeUnits(units []manifests.Unit) (newDaemon, reload bool, err e
 
 // start makes systemd know the units, and the daemon run as it is on disk.
 func (n *Node) start(ctx context.Context, units []manifests.Unit, restart, reload bool) error {
+	var begin []string
 	for _, u := range units {
+		if u.DropIn() {
+			continue
+		}
 		st, err := n.units.State(ctx, u.Name)
 		if err != nil {
 			return err
 		}
-		reload = reload || st.Stale
+		if u.Name == drain && st.Active != "active" {
+			begin = append(begin, drain)
+		}
+		reload = reload || st.Stale || st.Unknown
 		if u.Name == daemon {
 			running := slices.Contains([]string{"active", "reloading"}, st.Active)
 			restart = restart || st.Stale || !running || !n.runs(st.PID)
@@ -160,13 +174,15 @@ func (n *Node) start(ctx context.Context, units []manifests.Unit, restart, reloa
 		}
 		n.did("reloaded systemd")
 	}
-	if !restart {
-		return nil
+	if restart {
+		begin = append(begin, daemon)
 	}
-	if err := n.units.Run(ctx, Restart, daemon); err != nil {
-		return err
+	for _, name := range slices.Backward(begin) { // the daemon first
+		if err := n.units.Run(ctx, Restart, name); err != nil {
+			return err
+		}
+		n.did("started %s", name)
 	}
-	n.did("started %s", daemon)
 	return nil
 }
 

@@ -24,9 +24,10 @@ const (
 
 // State is what systemd makes of a unit.
 type State struct {
-	Active string // ActiveState
-	Stale  bool   // systemd does not know the unit as it is on disk
-	PID    int    // of its main process, or 0
+	Active  string // ActiveState
+	Stale   bool   // systemd knows the unit otherwise than it is on disk
+	Unknown bool   // systemd knows no such unit
+	PID     int    // of its main process, or 0
 }
 
 // Units is the running systemd.

@@ -18,7 +18,7 @@ import (
 )
 
 // Remove takes quiesce off the node. It refuses while handlers are live or entries wait, because nobody would look after them.
-func (n *Node) Remove(ctx context.Context) error {
+func (n *Node) Remove(ctx context.Context) (err error) {
 	if err := n.checkNode(); err != nil {
 		return err
 	}
@@ -26,20 +26,22 @@ func (n *Node) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	units, err := manifests.Units(manifests.DefaultUnit) // for their names, which are always the same
 	if err == nil {
-		err = n.stop(ctx, units)
+		err = n.tidy()
+	}
+	stale := false
+	if err == nil {
+		stale, err = n.stop(ctx, units)
 	}
 	if err == nil {
-		err = n.dropAll(ctx, units)
+		err = n.dropAll(ctx, units, stale)
 	}
-	if err = errors.Join(err, unlock()); err != nil {
-		return err
-	}
-	if !n.changed {
+	if err == nil && !n.changed {
 		n.say("nothing to remove")
 	}
-	return nil
+	return err
 }
 
 // unused makes sure that nothing depends on quiesce, and keeps apply from beginning until it is unlocked.
@@ -103,36 +105,49 @@ func (n *Node) leftovers() error {
 	return nil
 }
 
-func (n *Node) stop(ctx context.Context, units []manifests.Unit) error {
+// stop stops the units, and tells whether systemd knows one of them otherwise than it is on disk.
+func (n *Node) stop(ctx context.Context, units []manifests.Unit) (stale bool, err error) {
 	if n.units == nil {
-		return nil
+		return false, nil
 	}
 	for _, u := range units {
+		if u.DropIn() {
+			continue
+		}
 		st, err := n.units.State(ctx, u.Name)
 		if err != nil {
-			return err
+			return stale, err
 		}
+		stale = stale || st.Stale
 		if st.Active == "" || st.Active == "inactive" {
 			continue
 		}
 		if err := n.units.Run(ctx, Stop, u.Name); err != nil {
-			return err
+			return stale, err
 		}
 		n.did("stopped %s", u.Name)
 	}
-	return nil
+	return stale, nil
 }
 
-func (n *Node) dropAll(ctx context.Context, units []manifests.Unit) error {
+func (n *Node) dropAll(ctx context.Context, units []manifests.Unit, stale bool) error {
 	if err := n.disable(units, nil); err != nil {
+		return err
+	}
+	if err := n.dropEmptyWants(units); err != nil {
 		return err
 	}
 	for _, u := range units {
 		if err := n.drop(path.Join(unitDir, u.Name)); err != nil {
 			return err
 		}
+		if u.DropIn() {
+			if err := n.dropEmpty(path.Dir(path.Join(unitDir, u.Name))); err != nil {
+				return err
+			}
+		}
 	}
-	if n.units != nil && n.changed {
+	if n.units != nil && (n.changed || stale) {
 		if err := n.units.Reload(ctx); err != nil {
 			return err
 		}
@@ -149,6 +164,20 @@ func (n *Node) dropAll(ctx context.Context, units []manifests.Unit) error {
 	}
 	for _, dir := range []string{"run/quiesce", "opt/quiesce", stageDir} {
 		if err := n.drop(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropEmptyWants removes the directories of links that an earlier removal emptied before it was interrupted.
+func (n *Node) dropEmptyWants(units []manifests.Unit) error {
+	by := slices.Clone(runtimes)
+	for _, u := range units {
+		by = append(by, u.WantedBy...)
+	}
+	for _, name := range by {
+		if err := n.dropEmpty(path.Join(unitDir, name+".wants")); err != nil {
 			return err
 		}
 	}

@@ -39,7 +39,7 @@ func (m *Manager) State(ctx context.Context, unit string) (host.State, error) {
 	stale, _ := props["NeedDaemonReload"].(bool)
 	load, _ := props["LoadState"].(string)
 	pid, _ := props["MainPID"].(uint32)
-	return host.State{Active: active, Stale: stale || load == "not-found", PID: int(pid)}, nil
+	return host.State{Active: active, Stale: stale, Unknown: load == "not-found", PID: int(pid)}, nil
 }
 
 // Reload makes systemd read its unit files again.

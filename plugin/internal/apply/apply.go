@@ -86,6 +86,9 @@ func (a *Apply) Run(ctx context.Context, t Ticket) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
+	if err := a.Store.Begin(); err != nil {
+		log.G(ctx).WithError(err).Warn("if this apply dies, nobody will know")
+	}
 	defer func() { err = errors.Join(err, a.finish(ctx)) }()
 	a.at("locked")
 	if err := errors.Join(a.Store.Sweep(time.Now()), a.Store.Mend(time.Now())); err != nil {
@@ -124,7 +127,7 @@ func (a *Apply) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.Store.PublishLive(pending), a.Store.PruneResults(), a.sweepShims(ctx))
+	return errors.Join(a.Store.PublishLive(pending), a.Store.PruneResults(), a.sweepShims(ctx), a.Store.Done())
 }
 
 // take copies everything staged out of the inbox, so that the order of entries is fixed.

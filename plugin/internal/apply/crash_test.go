@@ -29,6 +29,9 @@ func (m *machine) settled(name string) {
 	if j, err := store.Journal(); err != nil || j != nil {
 		m.t.Errorf("%s: the journal is left: %+v, %v", name, j, err)
 	}
+	if store.Interrupted() {
+		m.t.Errorf("%s: another apply would have to end it", name)
+	}
 	pending, err := store.Pending()
 	check(m.t, err)
 	current, err := store.Current()

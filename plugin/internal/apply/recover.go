@@ -97,17 +97,16 @@ func (a *Apply) Boot(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, unlock()) }()
-	if j, err := a.Store.Journal(); err != nil {
+	defer func() { err = errors.Join(err, a.faults, unlock()) }()
+	pending, err := a.Store.Pending()
+	if err != nil || len(pending) == 0 && !a.Store.Interrupted() {
 		return err
-	} else if j != nil {
-		log.G(ctx).WithField("entries", j.Entries).WithField("step", j.Step).Info("putting back what an earlier run left")
-		if err := a.restore(ctx, j); err != nil {
-			return err
-		}
-		if err := a.Store.End(); err != nil {
-			return err
-		}
+	}
+	if err := a.Store.Begin(); err != nil { // whatever comes of it, the daemon's apply ends it
+		return err
+	}
+	if err := a.restoreEarlier(ctx); err != nil {
+		return err
 	}
 	if err := errors.Join(a.Store.Sweep(time.Now()), a.Store.Mend(time.Now())); err != nil {
 		log.G(ctx).WithError(err).Warn("the stage was not put in order")
@@ -116,6 +115,23 @@ func (a *Apply) Boot(ctx context.Context) (err error) {
 		return err
 	}
 	a.at("taken")
+	return a.bootApply(ctx)
+}
+
+// restoreEarlier ends the transaction of an earlier run before the runtime starts.
+func (a *Apply) restoreEarlier(ctx context.Context) error {
+	j, err := a.Store.Journal()
+	if err != nil || j == nil {
+		return err
+	}
+	log.G(ctx).WithField("entries", j.Entries).WithField("step", j.Step).Info("putting back what an earlier run left")
+	if err := a.restore(ctx, j); err != nil {
+		return err
+	}
+	return a.Store.End()
+}
+
+func (a *Apply) bootApply(ctx context.Context) error {
 	batch, err := a.bootBatch(ctx)
 	if err != nil || len(batch) == 0 {
 		return err

@@ -36,8 +36,7 @@ type Daemon struct {
 	Rules   node.Rules
 	Policy  gate.Policy
 	Start   func(ctx context.Context, t apply.Ticket) error // runs apply's unit to its end
-
-	mended bool // no result is behind its entry, as no apply has run since
+	Notes   func() []string                                 // what works less than it could, and why
 
 	mu       sync.Mutex
 	status   control.Status
@@ -121,15 +120,14 @@ func (d *Daemon) look(ctx context.Context, running bool) (gate.Input, error) {
 	if err != nil {
 		return d.noStage(err)
 	}
-	journal, err := d.Store.Journal()
+	_, err = d.Store.Journal()
 	if err != nil {
 		log.G(ctx).WithError(err).Error("the journal cannot be read")
 	}
-	in := gate.Input{Pending: pending, Unfinished: journal != nil || err != nil, Running: running || d.Store.Locked(), Answers: true}
+	in := gate.Input{Pending: pending, Unfinished: err != nil || d.Store.Interrupted(), Running: running || d.Store.Locked(), Answers: true}
 	if in.Running {
 		in.Unfinished = false
 	}
-	d.mend(ctx, in.Running)
 	snap := d.State.Snapshot()
 	work := len(pending) > 0 || in.Unfinished
 	if !in.Running && (work || time.Since(snap.Listed) > idleList) {
@@ -150,19 +148,6 @@ func (d *Daemon) look(ctx context.Context, running bool) (gate.Input, error) {
 		in.Hold = h.Who
 	}
 	return in, nil
-}
-
-// mend ends what an apply that died had yet to say, if nothing else is left for another one to do.
-func (d *Daemon) mend(ctx context.Context, running bool) {
-	if running || d.mended {
-		d.mended = d.mended && !running
-		return
-	}
-	if err := d.Store.MendResults(); err != nil {
-		log.G(ctx).WithError(err).Warn("results are behind")
-		return
-	}
-	d.mended = true
 }
 
 func (d *Daemon) list(ctx context.Context) error {

@@ -102,6 +102,7 @@ func (d *Daemon) known(names []string) {
 // Status is part of control.Backend.
 func (d *Daemon) Status() control.Status {
 	current, err := d.Store.Current()
+	notes := d.Notes()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.status
@@ -113,6 +114,7 @@ func (d *Daemon) Status() control.Status {
 	if err = errors.Join(err, berr); err != nil {
 		s.Notes = append(s.Notes, "the stage cannot be read: "+err.Error())
 	}
+	s.Notes = append(s.Notes, notes...)
 	if !s.NRI.Connected {
 		s.Notes = append(s.Notes, "NRI is not connected: pods are seen by CRI lists only, up to 30 seconds late, and creations are not fenced off")
 	}

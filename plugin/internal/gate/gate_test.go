@@ -196,3 +196,23 @@ func TestNeverOpensAgainstABlocker(t *testing.T) {
 		}
 	})
 }
+
+func TestAFaultKeepsTheGateClosed(t *testing.T) {
+	g := New(policy(), start)
+	in := Input{Now: at(0), Pending: []stage.Entry{entry(stage.Install, "a", "spin")}, Answers: true, Fault: "no space left"}
+	for _, unfinished := range []bool{false, true} { // also where a rollback could not make it worse: it has just failed
+		in.Unfinished, in.Answers = unfinished, !unfinished
+		d := g.Decide(in)
+		if d.Open || d.Phase != Collecting || !slices.Contains(reasons(d), LastTryFailed) {
+			t.Errorf("%+v", d)
+		}
+	}
+	in.Fault, in.Unfinished, in.Answers, in.Now = "", false, true, at(10)
+	if d := g.Decide(in); d.Open {
+		t.Error("it opens without a quiet period")
+	}
+	in.Now = at(15)
+	if d := g.Decide(in); !d.Open {
+		t.Errorf("it stays closed: %+v", d)
+	}
+}

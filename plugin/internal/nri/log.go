@@ -3,7 +3,9 @@ package nri
 import (
 	"context"
 	"fmt"
+	"sync"
 
+	"github.com/containerd/log"
 	"github.com/sirupsen/logrus"
 )
 
@@ -20,6 +22,18 @@ type line struct {
 }
 
 func newQueue(to *logrus.Entry) *queue { return &queue{to: to, lines: make(chan line, 256)} }
+
+// startQueue starts a queue that writes until end is called.
+func startQueue(ctx context.Context) (q *queue, end func()) {
+	q = newQueue(log.G(ctx))
+	logged, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var writing sync.WaitGroup
+	writing.Go(func() { q.run(logged) })
+	return q, func() {
+		stop()
+		writing.Wait()
+	}
+}
 
 func (q *queue) put(level logrus.Level, fields logrus.Fields, text string) {
 	select {

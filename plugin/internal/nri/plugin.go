@@ -76,7 +76,7 @@ func (p *Plugin) event(kind node.EventKind, s *api.PodSandbox, c *api.Container)
 }
 
 // RunPodSandbox observes. It never refuses: a refused one costs a network set-up and leaves records that stop the next
-// start of containerd 2.0 to 2.3.2 (containerd#13609); on 2.4.2 one in a hundred was left as SANDBOX_UNKNOWN.
+// start of containerd 2.0 to 2.3.2 (containerd#13609); on 2.4.2, too, one was seen left as SANDBOX_UNKNOWN.
 func (p *Plugin) RunPodSandbox(_ context.Context, s *api.PodSandbox) error {
 	p.event(node.PodRun, s, nil)
 	return nil

@@ -42,6 +42,8 @@ type Session struct {
 	fence  Fence
 	limit  time.Duration // of a registration
 
+	launched bool // by the runtime
+
 	mu     sync.Mutex
 	status Status
 }
@@ -49,6 +51,12 @@ type Session struct {
 // NewSession prepares a session on the runtime's NRI socket.
 func NewSession(socket string, sink Sink, fence Fence) *Session {
 	return &Session{socket: socket, sink: sink, fence: fence, limit: registration, status: Status{Since: time.Now()}}
+}
+
+// NewLaunched prepares the session of a plugin that the runtime started itself: its connection, and the plugin's name, are
+// in the environment.
+func NewLaunched(sink Sink, fence Fence) *Session {
+	return &Session{sink: sink, fence: fence, limit: registration, launched: true, status: Status{Since: time.Now()}}
 }
 
 // Status may be called at any time.
@@ -76,11 +84,8 @@ var ErrHung = errors.New("the NRI registration hangs")
 
 // Run registers, and registers anew after each end of the connection, until ctx ends.
 func (s *Session) Run(ctx context.Context) error {
-	q := newQueue(log.G(ctx))
-	var logging sync.WaitGroup
-	logged, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer func() { end(); logging.Wait() }()
-	logging.Go(func() { q.run(logged) })
+	q, end := startQueue(ctx)
+	defer end()
 	retry := firstRetry
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -102,6 +107,14 @@ func (s *Session) Run(ctx context.Context) error {
 	return nil
 }
 
+// Once registers, and returns when the connection ends.
+func (s *Session) Once(ctx context.Context) error {
+	q, end := startQueue(ctx)
+	defer end()
+	defer s.set(false, "", nil)
+	return s.once(ctx, q)
+}
+
 // once holds one connection until it ends.
 func (s *Session) once(ctx context.Context, q *queue) error {
 	closed := make(chan struct{})
@@ -110,8 +123,11 @@ func (s *Session) once(ctx context.Context, q *queue) error {
 		s.set(true, runtime+" "+version, nil)
 		q.put(logrus.InfoLevel, logrus.Fields{"runtime": runtime, "version": version}, "NRI synchronized")
 	}}
-	st, err := stub.New(p, stub.WithPluginName(Name), stub.WithPluginIdx(Index), stub.WithSocketPath(s.socket),
-		stub.WithLogger(logger{q}), stub.WithOnClose(func() { once.Do(func() { close(closed) }) }))
+	options := []stub.Option{stub.WithLogger(logger{q}), stub.WithOnClose(func() { once.Do(func() { close(closed) }) })}
+	if !s.launched {
+		options = append(options, stub.WithPluginName(Name), stub.WithPluginIdx(Index), stub.WithSocketPath(s.socket))
+	}
+	st, err := stub.New(p, options...)
 	if err != nil {
 		return fmt.Errorf("make NRI stub: %w", err)
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	login1      = "org.freedesktop.login1"
-	login1Path  = "/org/freedesktop/login1"
-	login1Iface = login1 + ".Manager"
+	logindName  = "org.freedesktop.login1"
+	logindPath  = "/org/freedesktop/login1"
+	logindIface = logindName + ".Manager"
 )
 
 // Logind follows logind's shutdowns behind a delay inhibitor: logind waits for it, up to InhibitDelayMaxSec.
@@ -32,15 +32,15 @@ func NewLogind(ctx context.Context) (*Logind, error) {
 // Close ends the connection.
 func (l *Logind) Close() error { return l.conn.Close() }
 
-func (l *Logind) object() dbus.BusObject { return l.conn.Object(login1, login1Path) }
+func (l *Logind) object() dbus.BusObject { return l.conn.Object(logindName, logindPath) }
 
 // Delay takes a delay inhibitor. Closing it lets the shutdown go on.
 func (l *Logind) Delay(ctx context.Context, why string) (*os.File, error) {
 	var fd dbus.UnixFD
-	if err := l.object().CallWithContext(ctx, login1Iface+".Inhibit", 0, "shutdown", "quiesce", why, "delay").Store(&fd); err != nil {
+	if err := l.object().CallWithContext(ctx, logindIface+".Inhibit", 0, "shutdown", "quiesce", why, "delay").Store(&fd); err != nil {
 		return nil, fmt.Errorf("delay shutdown: %w", err)
 	}
-	return os.NewFile(uintptr(fd), "inhibitor"), nil
+	return os.NewFile(uintptr(fd), "inhibitor"), nil //nolint:gosec // a descriptor is not negative
 }
 
 // Others lists who else delays a shutdown.
@@ -49,7 +49,7 @@ func (l *Logind) Others(ctx context.Context) (who []string, err error) {
 		What, Who, Why, Mode string
 		UID, PID             uint32
 	}
-	if err := l.object().CallWithContext(ctx, login1Iface+".ListInhibitors", 0).Store(&all); err != nil {
+	if err := l.object().CallWithContext(ctx, logindIface+".ListInhibitors", 0).Store(&all); err != nil {
 		return nil, fmt.Errorf("list inhibitors: %w", err)
 	}
 	for _, i := range all {
@@ -63,8 +63,8 @@ func (l *Logind) Others(ctx context.Context) (who []string, err error) {
 // Shutdowns gives true when a shutdown begins and false when it is cancelled, until ctx ends or the bus is gone. The bus
 // filters by sender, and logind's own property is asked: any process may send a signal that looks like logind's.
 func (l *Logind) Shutdowns(ctx context.Context) (<-chan bool, error) {
-	err := l.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(login1), dbus.WithMatchInterface(login1Iface),
-		dbus.WithMatchObjectPath(login1Path), dbus.WithMatchMember("PrepareForShutdown"))
+	err := l.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(logindName), dbus.WithMatchInterface(logindIface),
+		dbus.WithMatchObjectPath(logindPath), dbus.WithMatchMember("PrepareForShutdown"))
 	if err != nil {
 		return nil, fmt.Errorf("follow logind: %w", err)
 	}
@@ -97,7 +97,7 @@ func (l *Logind) Shutdowns(ctx context.Context) (<-chan bool, error) {
 
 func (l *Logind) preparing(ctx context.Context) (bool, error) {
 	var v dbus.Variant
-	if err := l.object().CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, login1Iface, "PreparingForShutdown").Store(&v); err != nil {
+	if err := l.object().CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, logindIface, "PreparingForShutdown").Store(&v); err != nil {
 		return false, fmt.Errorf("ask logind: %w", err)
 	}
 	b, ok := v.Value().(bool)

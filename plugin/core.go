@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/containerd/log"
+	"golang.org/x/sync/errgroup"
+
+	"quiesce/plugin/internal/apply"
+	"quiesce/plugin/internal/control"
+	"quiesce/plugin/internal/cri"
+	"quiesce/plugin/internal/daemon"
+	"quiesce/plugin/internal/drain"
+	"quiesce/plugin/internal/freeze"
+	"quiesce/plugin/internal/node"
+	"quiesce/plugin/internal/nri"
+	"quiesce/plugin/internal/systemd"
+	"quiesce/plugin/stage"
+)
+
+// core is the daemon but for its NRI connection.
+type core struct {
+	cfg      Config
+	unlock   func() error
+	store    *stage.Store
+	client   *cri.Client
+	listener net.Listener
+	drained  *drain.Store
+	fence    *daemon.Fence
+	drains   *daemon.Drains
+	notes    []string
+}
+
+// openCore takes the daemon's lock and opens what it needs.
+func openCore(ctx context.Context, cfg Config, kind lockKind) (_ *core, err error) {
+	c := &core{cfg: cfg, fence: &daemon.Fence{}}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	if c.unlock, err = onlyOne(ctx, cfg.RunDir, kind); err != nil {
+		return nil, err
+	}
+	if c.store, err = stage.Open(cfg.StageDir); err != nil {
+		return nil, err
+	}
+	if c.client, err = cri.New(cfg.CRISocket); err != nil {
+		return nil, err
+	}
+	if c.listener, err = control.Listen(cfg.controlSocket()); err != nil {
+		return nil, err
+	}
+	if c.drained, err = drain.OpenStore(cfg.StageDir); err != nil {
+		return nil, err
+	}
+	c.drains = daemon.NewDrains(c.drained, cfg.Drain.policy())
+	return c, nil
+}
+
+func (c *core) close() {
+	var errs error
+	if c.listener != nil {
+		errs = errors.Join(errs, ignoreClosed(c.listener.Close()))
+	}
+	if c.drained != nil {
+		errs = errors.Join(errs, c.drained.Close())
+	}
+	if c.client != nil {
+		errs = errors.Join(errs, c.client.Close())
+	}
+	if c.store != nil {
+		errs = errors.Join(errs, c.store.Close())
+	}
+	if c.unlock != nil {
+		errs = errors.Join(errs, c.unlock())
+	}
+	_ = errs // the process ends, or begins anew
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (c *core) guards() daemon.Guards { return daemon.Guards{Apply: c.fence, Drain: c.drains} }
+
+// serve starts everything in g.
+func (c *core) serve(ctx context.Context, g *errgroup.Group, state *node.State, status func() nri.Status, start func(context.Context, apply.Ticket) error) {
+	d := &daemon.Daemon{
+		Version: version, Unit: c.cfg.Unit, Store: c.store, State: state, CRI: c.client, NRI: status, Fences: c.fence, Drains: c.drains,
+		Rules: c.cfg.rules(), Policy: c.cfg.policy(), Start: start, Notes: func() []string { return c.degraded(ctx) },
+	}
+	if err := freeze.Recover(ctx, freezeDir(c.cfg)); err != nil { // of an apply that died, and at boot
+		log.G(ctx).WithError(err).Error("containers may still be frozen; `quiesce thaw` tries again")
+	}
+	g.Go(func() error { return control.Serve(ctx, c.listener, d) })
+	g.Go(func() error { return d.Run(ctx) })
+	g.Go(func() error { return keepDrained(ctx, c.cfg, c.drains) })
+	if c.cfg.Drain.Logind {
+		g.Go(func() error { return followLogind(ctx, c.cfg) })
+	}
+}
+
+// degraded says what works less than it could, and why.
+func (c *core) degraded(ctx context.Context) []string {
+	notes := slices.Clone(c.notes)
+	if !systemd.BusAnswers(ctx) {
+		notes = append(notes, "the D-Bus daemon does not answer: logind cannot be asked to hold back a shutdown while containers are frozen")
+	}
+	return notes
+}
+
+// lockKind is who holds the daemon's lock.
+type lockKind string
+
+const (
+	lockHost     lockKind = "host"
+	lockLaunched lockKind = "launched" // gives way to the host's
+)
+
+// giveWay is how long a launched daemon may take to notice that there is a host service.
+const giveWay = 10 * time.Second
+
+// onlyOne takes the daemon's lock, or says who has it.
+func onlyOne(ctx context.Context, dir string, kind lockKind) (unlock func() error, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil { //nolint:forbidigo // /run is nobody's file
+		return nil, fmt.Errorf("make run directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600) //nolint:forbidigo // as above
+	if err != nil {
+		return nil, fmt.Errorf("lock daemon: %w", err)
+	}
+	for began := time.Now(); ; {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			break
+		}
+		if kind == lockLaunched || !heldBy(f, lockLaunched) || time.Since(began) > giveWay || ctx.Err() != nil {
+			return nil, errors.Join(refuse("another quiesce daemon runs: it holds %s", f.Name()), f.Close())
+		}
+		pause(ctx, lookForHost/10)
+	}
+	if _, err := f.WriteAt([]byte(kind+"\n"), 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock daemon: %w", err), f.Close())
+	}
+	return f.Close, nil
+}
+
+func heldBy(f *os.File, kind lockKind) bool {
+	b := make([]byte, len(kind)+1)
+	_, err := f.ReadAt(b, 0)
+	return err == nil && string(b) == string(kind)+"\n"
+}
