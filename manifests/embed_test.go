@@ -38,6 +38,7 @@ func TestUnits(t *testing.T) {
 		"quiesce-drain.service": {
 			"Type=oneshot", "RemainAfterExit=yes", "NotifyAccess=all", "PartOf=containerd.service", "WantedBy=containerd.service", "Before=kubelet.service",
 			"ExecStart=/opt/quiesce/bin/quiesce drain --from-systemd start", "ExecStop=/opt/quiesce/bin/quiesce drain --from-systemd stop",
+			"ExecStopPost=/opt/quiesce/bin/quiesce drain --from-systemd stop-post",
 		},
 	}
 	want["cri-containerd-.scope.d/50-quiesce.conf"] = []string{"[Unit]", "Before=quiesce-drain.service"}

@@ -78,7 +78,7 @@ func drainCommand() *cli.Command {
 			&cli.BoolFlag{Name: "keep-sandboxes", Usage: "leave the pods' sandboxes as they are: their containers are to come back"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show the plan only"},
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
-			&cli.StringFlag{Name: "from-systemd", Usage: "run as quiesce-drain.service: start or stop", Hidden: true},
+			&cli.StringFlag{Name: "from-systemd", Usage: "run as quiesce-drain.service: start, stop or stop-post", Hidden: true},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			cfg, err := readConfig(c.String("config"))
@@ -95,8 +95,13 @@ func drainCommand() *cli.Command {
 				return drainUnitStart(ctx, cfg)
 			case "stop":
 				return drainUnitStop(ctx, cfg)
+			case "stop-post":
+				if os.Getenv("SERVICE_RESULT") == "success" { // systemd.exec(5): ExecStop has run to its end
+					return nil
+				}
+				return drainUnitStop(ctx, cfg)
 			default:
-				return refuse("drain: --from-systemd %q must be start or stop", verb)
+				return refuse("drain: --from-systemd %q must be start, stop or stop-post", verb)
 			}
 		},
 	}

@@ -9,6 +9,7 @@
 //	store/cur/ID   live: the newest entry that names one of its handlers
 //	store/bad/ID   rejected or rolled back; state.json says why
 //	store/journal.json, store/undo/   the transaction that is under way
+//	store/running    there while an apply runs; without one, the last one died
 //	results/ID.json  the outcome of each entry, for whoever waits
 //
 // Within a room a transition is one rename with both parents synced. From the inbox to the store
@@ -24,5 +25,7 @@
 //	copying to act   the unfinished copy is dropped, the inbox still has the entry
 //	in act           journal present: the host's files are put back, the entry is tried again
 //	                 (MaxAttempts times, then it is rejected)
-//	act to cur       verified before the rename, so nothing is to be done
+//	act to cur       verified before the rename, so nothing is to be done; Mend publishes the result
+//	act to bad       likewise
+//	.quiesce-*       a file that was being written: Mend, or the rollback, removes it
 package stage

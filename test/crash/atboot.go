@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 )
@@ -53,6 +54,8 @@ func (b *Bench) boot(ctx context.Context, c Case, o *Outcome) (err error) {
 		return err
 	}
 	cancel()
-	<-up // it did not come up
+	if err := <-up; err == nil {
+		return errors.New("the node came up although the power was cut")
+	}
 	return b.Start(ctx)
 }

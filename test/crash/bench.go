@@ -82,7 +82,7 @@ func (b *Bench) change(ctx context.Context, args ...string) error {
 	return err
 }
 
-// Store reads the node's stage from outside.
+// store reads the node's stage from outside.
 func (b *Bench) store() (*stage.Store, error) { return stage.Open(b.Path(stageDir)) }
 
 // Settle waits until nothing is pending and no apply runs.
@@ -94,7 +94,7 @@ func (b *Bench) Settle(ctx context.Context) error {
 		s, err := b.store()
 		if err != nil {
 			state = err.Error()
-			return false, nil //nolint:nilerr // it may be away for a moment
+			return false, nil
 		}
 		defer s.Close()
 		pending, perr := s.Pending()
@@ -152,7 +152,7 @@ func (b *Bench) ensureWorker(ctx context.Context) error {
 		return nil
 	}
 	b.pods++
-	p, err := b.StartPod(ctx, node.Pod{Name: fmt.Sprintf("worker-%d", b.pods), Labels: node.JobLabels("worker"), Containers: []node.Container{node.Shell("while :; do sleep 1; done")}})
+	p, err := b.StartPod(ctx, node.Pod{Name: fmt.Sprintf("worker-%d", b.pods), Grace: time.Second, Labels: node.JobLabels("worker"), Containers: []node.Container{node.Shell("while :; do sleep 1; done")}})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package crash_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +21,11 @@ func check(t *testing.T, err error) {
 // TestLoss_b_Crash tries what `make chaos` does, as much of it as a minute allows and other cases each time.
 func TestLoss_b_Crash(t *testing.T) {
 	t.Parallel()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, errors.New("the test's five minutes are over"))
+	defer cancel()
 	plan := crash.Plan{Seed: crash.Seed(), Files: 100, Benches: 2, Limit: 55 * time.Second, Say: t.Logf}
 	t.Logf("CHAOS_SEED=%d", plan.Seed)
-	rep, err := plan.Run(t.Context())
+	rep, err := plan.Run(ctx)
 	check(t, err)
 	t.Logf("%d cases: %v", rep.Cases, rep.By)
 	for _, w := range append(rep.Wrong, rep.Faults...) {
@@ -35,19 +39,23 @@ func TestLoss_b_Crash(t *testing.T) {
 // TestLoss_b_WithoutSync: the power cut of the other test is one. Where nothing is synced, what was said to be done is not.
 func TestLoss_b_WithoutSync(t *testing.T) {
 	t.Parallel()
-	kit, err := node.Prepare(t.Context())
-	check(t, err)
-	mutant, err := crash.NoSync(kit)
-	check(t, err)
-	b, err := crash.Boot(t.Context(), "crash-nosync", mutant)
-	check(t, err)
-	t.Cleanup(func() { check(t, b.Close()) })
-	o, err := b.Try(t.Context(), crash.Case{
-		Story: crash.Install, Step: 2, Name: "settled", Action: crash.CutPower, Written: []string{"/var/lib/quiesce"},
-	})
-	check(t, err)
-	if len(o.Wrong) == 0 {
-		t.Errorf("nothing is wrong: %+v", o)
+	for mutant, written := range map[string][]string{"no-sync": {"/var/lib/quiesce"}, "no-file-sync": nil} {
+		t.Run(mutant, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Minute, errors.New("the test's three minutes are over"))
+			defer cancel()
+			kit, err := node.Prepare(ctx)
+			check(t, err)
+			build, err := crash.Mutate(kit, mutant)
+			check(t, err)
+			b, err := crash.Boot(ctx, "crash-"+mutant, build)
+			check(t, err)
+			t.Cleanup(func() { check(t, b.Close()) })
+			o, err := b.Try(ctx, crash.Case{Story: crash.Install, Step: 2, Name: "settled", Action: crash.CutPower, Written: written})
+			if err == nil && len(o.Wrong) == 0 {
+				t.Errorf("nothing is wrong: %+v", o)
+			}
+			t.Log(strings.Join(o.Wrong, "; "), err)
+		})
 	}
-	t.Log(strings.Join(o.Wrong, "; "))
 }

@@ -28,21 +28,26 @@ func (b *Bench) keep(ctx context.Context, c Case) {
 	}
 }
 
-// NoSync makes an argument of go build that leaves every sync of the stage out: what such programs do must be found wrong.
-func NoSync(kit *node.Kit) (string, error) {
+// Mutate makes an argument of go build that leaves syncs of plugin/stage out, all or those of files: what such programs
+// do must be found wrong.
+func Mutate(kit *node.Kit, mutant string) (string, error) {
 	src := filepath.Join(kit.Module(), "plugin/stage/tree.go")
 	text, err := os.ReadFile(src)
 	if err != nil {
 		return "", fmt.Errorf("leave out syncs: %w", err)
 	}
-	if n := strings.Count(string(text), ".Sync();") + strings.Count(string(text), "return f.Sync()\n"); n < 2 {
-		return "", fmt.Errorf("leave out syncs: %d of them are in %s", n, src)
+	leave := []string{"f.Sync();", "error(nil);", "return f.Sync()\n", "return nil\n"}
+	if mutant == "no-sync" {
+		leave = append(leave, "d.Sync();", "error(nil);")
 	}
-	dir := filepath.Join(kit.Dir(), "tmp", "no-sync")
-	mutant := strings.NewReplacer("d.Sync();", "error(nil);", "f.Sync();", "error(nil);", "return f.Sync()\n", "return nil\n").Replace(string(text))
+	r := strings.NewReplacer(leave...)
+	if r.Replace(string(text)) == string(text) {
+		return "", fmt.Errorf("leave out syncs: there is none in %s", src)
+	}
+	dir := filepath.Join(kit.Dir(), "tmp", mutant)
 	overlay := fmt.Sprintf(`{"Replace": {%q: %q}}`, src, filepath.Join(dir, "tree.go"))
 	err = errors.Join(os.MkdirAll(dir, 0o755),
-		os.WriteFile(filepath.Join(dir, "tree.go"), []byte(mutant), 0o644),
+		os.WriteFile(filepath.Join(dir, "tree.go"), []byte(r.Replace(string(text))), 0o644),
 		os.WriteFile(filepath.Join(dir, "overlay.json"), []byte(overlay), 0o644))
 	return "-overlay=" + filepath.Join(dir, "overlay.json"), err
 }

@@ -201,17 +201,17 @@ func (p Plan) say(at string, o Outcome, err error) {
 	if p.Say == nil {
 		return
 	}
-	text := fmt.Sprintf("%s %v at %q: %s, %v", at, o.Case, o.At, o.Ended, o.Took.Round(100*time.Millisecond))
+	lines := []string{fmt.Sprintf("%s %v at %q: %s, %v", at, o.Case, o.At, o.Ended, o.Took.Round(100*time.Millisecond))}
 	for _, r := range o.Reasons {
-		text += "\n    rejected: " + r
+		lines = append(lines, "rejected: "+r)
 	}
 	for _, w := range o.Wrong {
-		text += "\n    WRONG: " + w
+		lines = append(lines, "WRONG: "+w)
 	}
 	if err != nil {
-		text += "\n    fault of the bench: " + err.Error()
+		lines = append(lines, "fault of the bench: "+err.Error())
 	}
-	p.Say("%s", text)
+	p.Say("%s", strings.Join(lines, "\n    "))
 }
 
 func (r *Report) add(o Outcome, err error) {

@@ -35,7 +35,7 @@ func harmful(t *testing.T, name, config, unit string) (context.Context, *lab.Lab
 // starts without CRI. Each is rolled back, and the node is as it was.
 func TestLoss_d_RestartsThatFail(t *testing.T) {
 	t.Parallel()
-	ctx, l := harmful(t, "fault-d", "verifyTimeout = '20s'", "[Unit]\nJobRunningTimeoutSec=8")
+	ctx, l := harmful(t, "fault-d", "verifyTimeout = '12s'", "[Unit]\nJobRunningTimeoutSec=7")
 	original := files(ctx, t, l)
 	app, err := l.StartPod(ctx, lab.HandlerPod("app", "", "sleep 3600"))
 	check(t, err)
@@ -89,6 +89,7 @@ func TestLoss_d_ASlowStart(t *testing.T) {
 	if now := files(ctx, t, l); now != original {
 		t.Errorf("containerd's files are\n%s\nwere\n%s", now, original)
 	}
+	sh(ctx, t, l, "rm /root/takes-30s; systemctl restart containerd.service") // or it comes back in half a minute
 	check(t, l.WaitCRI(ctx))
 	wantPod(ctx, t, l, "patient")
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -96,7 +97,7 @@ func hostile() map[string]harmEntry {
 // hostFiles lists what is not quiesce's to touch.
 func hostFiles(ctx context.Context, t *testing.T, l *lab.Lab) string {
 	t.Helper()
-	return sh(ctx, t, l, `find /etc /usr /opt /root /srv -xdev ! -path '/opt/quiesce/shims*' ! -path '/etc/containerd*' -printf '%p %y %m %U:%G %l ' \( -type f -printf '%s %T@ %C@\n' -o -printf '\n' \) | sort`)
+	return sh(ctx, t, l, `find /etc /usr /opt /root /srv -xdev ! -path '/opt/quiesce/shims*' ! -path '/etc/containerd*' ! -path '/root/quiesce*' -printf '%p %y %m %U:%G %l ' \( -type f -printf '%s %T@\n' -o -printf '\n' \) | sort`)
 }
 
 // TestLoss_f_HostileEntries: all of them at once, beside a good one that goes live; nothing else on the node changes.
@@ -179,13 +180,14 @@ func TestLoss_f_ControlSocket(t *testing.T) {
 		"POST /v1/fence HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nnull", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 	}
 	var conns []net.Conn
+	var writing sync.WaitGroup
 	for i := range 1000 {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "unix", socket)
 		check(t, err)
 		conns = append(conns, c)
 		check(t, c.SetWriteDeadline(time.Now().Add(5*time.Second)))
-		_, _ = c.Write([]byte(garbage[i%len(garbage)])) // the daemon may have closed it
+		writing.Go(func() { _, _ = c.Write([]byte(garbage[i%len(garbage)])) }) // the daemon may have closed it
 	}
 	began := time.Now()
 	s, err := l.Status(ctx)
@@ -195,6 +197,7 @@ func TestLoss_f_ControlSocket(t *testing.T) {
 	}
 	stage(ctx, t, l, "beside")
 	wantPhase(ctx, t, l, "beside", "live")
+	writing.Wait()
 	for _, c := range conns {
 		check(t, c.Close())
 	}

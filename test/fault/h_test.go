@@ -14,7 +14,7 @@ import (
 func TestLoss_h_SystemdInTheMiddle(t *testing.T) {
 	t.Parallel()
 	ctx, l := lab.New(t, lab.Options{Name: "fault-h", Quiet: 300 * time.Millisecond, Config: "verifyTimeout = '25s'"})
-	check(t, l.WriteFile("/etc/systemd/system/containerd.service.d/slow.conf", []byte("[Service]\nExecStartPre=/bin/sh -c 'test -e /root/fast || sleep 5'\n"), 0o644))
+	check(t, l.WriteFile("/etc/systemd/system/containerd.service.d/slow.conf", []byte("[Service]\nExecStartPre=/bin/sh -c 'test -e /root/fast || sleep 3'\n"), 0o644))
 	sh(ctx, t, l, "systemctl daemon-reload; cp /root/quiesce/quiesce /root/quiesce/other; printf x >>/root/quiesce/other")
 	for i, event := range []struct{ name, script string }{
 		{"dbus", "systemctl restart dbus.service"},

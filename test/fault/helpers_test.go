@@ -4,12 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"strings"
 	"testing"
 
 	"quiesce/test/lab"
 	"quiesce/test/node"
 )
+
+// TestMain lets more tests run beside each other than there are processors: nearly all of their time they wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	m.Run()
+}
 
 func check(t *testing.T, err error) {
 	t.Helper()

@@ -103,7 +103,10 @@ func TestLoss_NothingStaysFrozen(t *testing.T) {
 		"limit": testLimit, "reexec": testReexec, "guard killed": testGuardKilled, "unit killed": testUnitKilled,
 		"quiesce thaw": testThaw, "foreign": testForeign, "paused": testPaused,
 	} {
-		t.Run(name, func(t *testing.T) { test(ctx, t, n) })
+		t.Run(name, func(t *testing.T) {
+			check(t, n.WaitCRI(ctx)) // the one before may have died in the middle of a restart
+			test(ctx, t, n)
+		})
 	}
 	stillRunning(ctx, t, n, 10)
 	t.Run("power cut", func(t *testing.T) { testPowerCut(ctx, t, n) })

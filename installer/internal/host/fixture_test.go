@@ -18,7 +18,7 @@ type systemd struct {
 	stale bool
 	fail  error
 	run   *exec.Cmd
-	drain bool // quiesce-drain.service is active
+	drain bool              // quiesce-drain.service is active
 	step  func(what string) // before each job; nil: nothing
 }
 

@@ -87,7 +87,7 @@ func strides(t *testing.T) func() int {
 	}
 	t.Logf("CHAOS_SEED=%d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	return func() int { return 1 + r.IntN(15) }
+	return func() int { return 1 + r.IntN(45) }
 }
 
 // story is what apply dies in the middle of.

@@ -36,6 +36,7 @@ type machine struct {
 	fences   []bool
 	crashAt  int // the step at which apply dies; 0: never
 	steps    []string
+	on       map[string]func() // what happens at a step
 }
 
 var errCrash = errors.New("crash")
@@ -43,6 +44,9 @@ var errCrash = errors.New("crash")
 // step dies at the step that is due, and again at every later one: what is deferred does nothing either.
 func (m *machine) step(name string) {
 	m.steps = append(m.steps, strings.ReplaceAll(name, m.dir, ""))
+	if f := m.on[name]; f != nil {
+		f()
+	}
 	if m.crashAt > 0 && len(m.steps) >= m.crashAt {
 		panic(errCrash)
 	}

@@ -120,16 +120,16 @@ func (d *Daemon) look(ctx context.Context, running bool) (gate.Input, error) {
 	if err != nil {
 		return d.noStage(err)
 	}
-	_, err = d.Store.Journal()
+	journal, err := d.Store.Journal()
 	if err != nil {
 		log.G(ctx).WithError(err).Error("the journal cannot be read")
 	}
-	in := gate.Input{Pending: pending, Unfinished: err != nil || d.Store.Interrupted(), Running: running || d.Store.Locked(), Answers: true}
+	in := gate.Input{Pending: pending, Unfinished: journal != nil || err != nil, Died: d.Store.Interrupted(), Running: running || d.Store.Locked(), Answers: true}
 	if in.Running {
-		in.Unfinished = false
+		in.Unfinished, in.Died = false, false
 	}
 	snap := d.State.Snapshot()
-	work := len(pending) > 0 || in.Unfinished
+	work := len(pending) > 0 || in.Unfinished || in.Died
 	if !in.Running && (work || time.Since(snap.Listed) > idleList) {
 		if err := d.list(ctx); err != nil {
 			in.Synced, in.Answers = err.Error(), false

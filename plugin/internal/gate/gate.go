@@ -65,6 +65,7 @@ type Input struct {
 	Now        time.Time
 	Pending    []stage.Entry // in the order in which they count
 	Unfinished bool          // a journal is there and no apply runs: something is to be verified or rolled back
+	Died       bool          // the last apply died, wherever: another one has to end it
 	Answers    bool          // the runtime answers
 	Synced     string        // why pods are not known well enough; empty: they are
 	Installers []node.Installer
@@ -106,7 +107,7 @@ func New(p Policy, now time.Time) *Gate {
 
 // Decide may be called as often as one likes; only one goroutine may use a gate.
 func (g *Gate) Decide(in Input) Decision {
-	if len(in.Pending) == 0 && !in.Unfinished {
+	if len(in.Pending) == 0 && !in.Unfinished && !in.Died {
 		g.pending = time.Time{}
 	} else if g.pending.IsZero() {
 		g.pending = in.Now
@@ -114,7 +115,7 @@ func (g *Gate) Decide(in Input) Decision {
 	all, single := g.blockers(in)
 	d := Decision{Blockers: g.date(append(slices.Clone(all), single...), in.Now)}
 	d.Ready, d.Forced, d.Tired = ready(in.Pending, single), g.forced(in.Now), g.tired(in.Now)
-	work := len(d.Ready) > 0 || in.Unfinished
+	work := len(d.Ready) > 0 || in.Unfinished || in.Died
 	switch {
 	case in.Running:
 		g.quiet = time.Time{}

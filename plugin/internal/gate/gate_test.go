@@ -85,6 +85,7 @@ func TestPhases(t *testing.T) {
 		{"not synchronized", Input{Pending: spin, Synced: "no list yet"}, Collecting, false},
 		{"draining", Input{Pending: spin, Draining: true, Answers: true}, Collecting, false},
 		{"a crash left a runtime that answers", Input{Unfinished: true, Answers: true}, Collecting, false},
+		{"a crash left no journal, and the runtime is silent", Input{Died: true, Synced: "no answer"}, Collecting, false},
 		{"a crash left a runtime that is silent", Input{Unfinished: true, Synced: "no answer"}, Collecting, true},
 		{"the same, held: an operator looks at it", Input{Unfinished: true, Synced: "no answer", Hold: "me"}, Held, false},
 	} {

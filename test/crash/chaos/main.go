@@ -22,7 +22,7 @@ func main() {
 	flag.BoolVar(&plan.Whole, "whole", true, "every step with every action")
 	flag.IntVar(&plan.Files, "files", 60, "how many more cases to draw for each story")
 	flag.IntVar(&plan.Benches, "nodes", 2, "how many nodes at once")
-	mutant := flag.Bool("no-sync", false, "with programs that sync nothing, which must be found")
+	mutant := flag.String("mutant", "", "with programs that leave syncs out, which must be found: no-sync or no-file-sync")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, plan, *mutant)
@@ -33,13 +33,13 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, plan crash.Plan, mutant bool) error {
+func run(ctx context.Context, plan crash.Plan, mutant string) error {
 	kit, err := node.Prepare(ctx)
 	if err != nil {
 		return err
 	}
-	if mutant {
-		flag, err := crash.NoSync(kit)
+	if mutant != "" {
+		flag, err := crash.Mutate(kit, mutant)
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func run(ctx context.Context, plan crash.Plan, mutant bool) error {
 	switch found := len(rep.Wrong) > 0; {
 	case len(rep.Faults) > 0:
 		return fmt.Errorf("%d faults of the nodes", len(rep.Faults))
-	case found != mutant:
+	case found != (mutant != ""):
 		return fmt.Errorf("%d violations in %d cases", len(rep.Wrong), rep.Cases)
 	}
 	return nil

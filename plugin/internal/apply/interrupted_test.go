@@ -1,0 +1,60 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"quiesce/plugin/internal/node"
+	"quiesce/plugin/stage"
+)
+
+// TestARuntimeThatReadNewFilesBeforeTheyWerePutBack is restarted: it came up by itself between writing and putting off.
+func TestARuntimeThatReadNewFilesBeforeTheyWerePutBack(t *testing.T) {
+	m := newMachine(t)
+	m.stage(manifest(stage.Install, "i", "a"))
+	m.pods = []*node.Pod{job(node.Mount{Host: "/", Writable: true})}
+	m.on = map[string]func(){"written": func() { m.process++; m.reload() }}
+	if err := m.run(); !errors.Is(err, ErrDeferred) {
+		t.Fatalf("got %v, want it put off", err)
+	}
+	m.want([]string{"runc"}, 1)
+	m.wantOriginal()
+	m.on, m.pods = nil, nil
+	check(t, m.run())
+	m.want([]string{"a", "runc"}, 2)
+	m.settled("put off, then applied")
+}
+
+// TestSIGTERM anywhere: what stops apply is no fault of the entries, and the next run ends it.
+func TestSIGTERM(t *testing.T) {
+	for _, at := range []string{"written", "restart noted", "frozen", "restarted", "came back", "files restored", "restart owed"} {
+		t.Run(at, func(t *testing.T) {
+			m := newMachine(t)
+			if at == "files restored" || at == "restart owed" {
+				m.broken = func([]string) error {
+					if m.restarts == 1 {
+						return errors.New("does not start this once")
+					}
+					return nil
+				}
+			}
+			m.stage(manifest(stage.Install, "i", "a"))
+			m.stage(manifest(stage.Install, "k", "b"))
+			ctx, cancel := context.WithCancel(t.Context())
+			m.on = map[string]func(){at: cancel}
+			a, done := m.apply()
+			err := a.Run(ctx, Ticket{Ready: []string{"i", "k"}})
+			done()
+			m.on = nil
+			t.Logf("it ended with %v", err)
+			for range stage.MaxAttempts {
+				check(t, m.run())
+			}
+			m.settled("stopped at " + at)
+			for _, id := range []string{"i", "k"} {
+				m.wantPhase(id, stage.IsLive, "")
+			}
+		})
+	}
+}
