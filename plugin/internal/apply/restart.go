@@ -90,7 +90,7 @@ func (a *Apply) comeBack(ctx context.Context, batch []stage.Entry) error {
 			return a.handlers(rt, batch)
 		case err == nil:
 			err = fmt.Errorf("the runtime says it is not ready: %s", rt.Reason)
-		case ctx.Err() == nil && !a.CRI.Answers(ctx):
+		default:
 			err = fmt.Errorf("the runtime does not answer: %w", err)
 		}
 		select {
