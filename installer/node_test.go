@@ -45,7 +45,7 @@ const (
 // TestHostOnNode puts a real node in order while it runs, boots it, and takes quiesce off again.
 func TestHostOnNode(t *testing.T) {
 	if testing.Short() {
-		t.Skip("boots a node")
+		t.Skip("make unit leaves out what boots a node")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

@@ -2,7 +2,6 @@ package drain
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -34,9 +33,7 @@ WantedBy=multi-user.target
 // TestDrain_k is a node with microk8s' units, and one with a single all-in-one unit as k3s has; containerd is the node's,
 // and microk8s' kubelite a stand-in.
 func TestDrain_k(t *testing.T) {
-	if _, err := os.Stat(pgBin + "postgres"); err != nil {
-		t.Skip("PostgreSQL 15 of Debian is not installed here: apt-get install postgresql-15")
-	}
+	check(t, node.InstallPackages(t.Context(), pgBin+"postgres", "postgresql-15"))
 	image := node.Image{Name: pgImage, Files: pgFiles(t)}
 	for name, tc := range map[string]struct {
 		unit, kubelet, stop, start string

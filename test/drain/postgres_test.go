@@ -78,9 +78,7 @@ func pg(name string, grace int, script string) Pod {
 
 // TestDrain_a stops the services of a node under a database that is being written to, in four ways.
 func TestDrain_a(t *testing.T) {
-	if _, err := os.Stat(pgBin + "postgres"); err != nil {
-		t.Skip("PostgreSQL 15 of Debian is not installed here: apt-get install postgresql-15")
-	}
+	check(t, node.InstallPackages(t.Context(), pgBin+"postgres", "postgresql-15"))
 	image := node.Image{Name: pgImage, Files: pgFiles(t)}
 	for name, tc := range map[string]struct {
 		stop  string

@@ -105,7 +105,7 @@ func goCommand(ctx context.Context, args ...string) *exec.Cmd {
 // installPrograms installs what this machine lacks to run nodes.
 func installPrograms(ctx context.Context) error {
 	var missing []string
-	for program, pkg := range map[string]string{"runc": "runc", "debootstrap": "debootstrap", "nsenter": "util-linux"} {
+	for program, pkg := range map[string]string{"runc": "runc", "debootstrap": "debootstrap", "nsenter": "util-linux", "mkfs.ext4": "e2fsprogs"} {
 		if _, err := exec.LookPath(program); err != nil {
 			missing = append(missing, pkg)
 		}
@@ -125,6 +125,21 @@ func installPrograms(ctx context.Context) error {
 	}
 	if err := errors.Join(aptGet(ctx, "update"), aptGet(ctx, install...)); err != nil {
 		return fmt.Errorf("install %s (apt-get install %s): %w", list, list, err)
+	}
+	return nil
+}
+
+// InstallPackages installs Debian packages on this machine, unless a file of theirs is there.
+func InstallPackages(ctx context.Context, file string, packages ...string) error {
+	if _, err := os.Stat(file); err == nil {
+		return nil
+	}
+	install := append([]string{"install", "-y", "--no-install-recommends"}, packages...)
+	if aptGet(ctx, install...) == nil {
+		return nil
+	}
+	if err := errors.Join(aptGet(ctx, "update"), aptGet(ctx, install...)); err != nil {
+		return fmt.Errorf("install %s (apt-get install %s): %w", file, strings.Join(packages, " "), err)
 	}
 	return nil
 }

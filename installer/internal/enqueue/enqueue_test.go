@@ -21,7 +21,7 @@ import (
 func newInbox(t *testing.T) (*stage.Inbox, string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("writes files owned by root")
+		t.Fatal("only root can run this test: it writes files owned by root")
 	}
 	dir := t.TempDir()
 	check(t, stage.Create(dir))
@@ -110,7 +110,7 @@ func TestAnInboxThatCannotBeWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, dir := newInbox(t)
 			if err := tt.mount(dir); err != nil {
-				t.Skip("cannot mount here:", err)
+				t.Fatal("cannot mount here:", err)
 			}
 			t.Cleanup(func() { check(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 			box, err := stage.OpenInbox(dir)
