@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/containerd/log"
 
 	"quiesce/plugin/internal/cri"
+	"quiesce/plugin/internal/process"
 	"quiesce/plugin/stage"
 )
 
@@ -141,39 +141,25 @@ func (a *Apply) restartAgain(ctx context.Context) error {
 	return a.record(ctx, began, nil, nil, err)
 }
 
-// process is a container's init as it was before the restart.
-type process struct {
+// initProcess is a container's init as it was before the restart.
+type initProcess struct {
 	pid   int
 	start string // in clock ticks since boot: a PID that is used again has another one
 }
 
-func processes(ps []cri.Process) map[string]process {
-	out := map[string]process{}
+func processes(ps []cri.Process) map[string]initProcess {
+	out := map[string]initProcess{}
 	for _, p := range ps {
-		if start := startTime(p.PID); start != "" {
-			out[p.Container] = process{p.PID, start}
+		if start := process.Start(p.PID); start != "" {
+			out[p.Container] = initProcess{p.PID, start}
 		}
 	}
 	return out
 }
 
-// startTime is field 22 of /proc/PID/stat (proc_pid_stat(5)); empty if there is no such process, or only its corpse.
-func startTime(pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return ""
-	}
-	s := string(b)
-	fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
-	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
-		return ""
-	}
-	return fields[19]
-}
-
 // compare finds orphans, whose process lives although CRI says they ended, and lost exit codes. Only orphans are an
 // error: everything else happens on any node at any time.
-func (a *Apply) compare(ctx context.Context, before map[string]process) (lost []string, err error) {
+func (a *Apply) compare(ctx context.Context, before map[string]initProcess) (lost []string, err error) {
 	ids := map[string]bool{}
 	for id := range before {
 		ids[id] = true
@@ -186,7 +172,7 @@ func (a *Apply) compare(ctx context.Context, before map[string]process) (lost []
 		lost = nil
 		var orphans []string
 		for _, e := range ended {
-			if p, ok := before[e.Container]; ok && startTime(p.pid) == p.start {
+			if p, ok := before[e.Container]; ok && process.Start(p.pid) == p.start {
 				orphans = append(orphans, fmt.Sprintf("container %s of %s (PID %d)", e.Name, e.Pod, p.pid))
 			} else if e.Unknown {
 				lost = append(lost, e.Pod+"/"+e.Name)
