@@ -23,7 +23,7 @@ chaos: ## SIGKILL and power cuts at every step of apply, on real nodes: out/chao
 	go run ./test/crash/chaos
 
 test: ## all tests, those on real nodes included; out/test.json has them as JSON (needs root)
-	go run ./test/node/prepare
+	go run ./test/node/prepare -all
 	QUIESCE_CONTAINERD=$(CACHE)/tools/containerd-2.4.2/containerd go run ./test/gotest -json-file out/test.json -- -race -shuffle=on -timeout 60m ./...
 
 unit: ## the tests that need no node

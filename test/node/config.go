@@ -10,7 +10,7 @@ import (
 
 // base holds the files that every node has beside its Debian packages, and the templates.
 //
-//go:embed base containerd-v3.toml.tmpl
+//go:embed base containerd-v2.toml.tmpl containerd-v3.toml.tmpl
 var base embed.FS
 
 // Config says what differs between nodes. The zero value is a usual node.

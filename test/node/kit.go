@@ -18,8 +18,15 @@ import (
 // DefaultContainerd is the version of containerd that a node runs unless its [Config] names another.
 const DefaultContainerd = "2.4.2"
 
-// crictlVersion is the version of crictl on every node.
-const crictlVersion = "1.37.0"
+// Matrix are the versions of containerd that quiesce is tested with.
+func Matrix() []string { return []string{"1.7.35", "2.2.9", "2.3.7", "2.4.2"} }
+
+// Versions of the other programs of a node.
+const (
+	crictlVersion     = "1.37.0"
+	kubernetesVersion = "1.37.2"
+	etcdVersion       = "3.7.3"
+)
 
 // rootPackages are the Debian packages of a node.
 const rootPackages = "systemd,systemd-sysv,dbus,iproute2,iptables,runc,containernetworking-plugins,busybox-static," +
@@ -78,6 +85,19 @@ func (k *Kit) Tools(ctx context.Context, version string) (string, error) {
 		return "", err
 	}
 	return k.tool(ctx, t)
+}
+
+// KubernetesTools are the directories of what a node of a cluster runs beside containerd.
+type KubernetesTools struct{ Kubernetes, Etcd string }
+
+// Kubernetes returns where Kubernetes' programs and etcd are; they are built when they are not there.
+func (k *Kit) Kubernetes(ctx context.Context) (KubernetesTools, error) {
+	etcd, err := k.tool(ctx, etcdTool())
+	if err != nil {
+		return KubernetesTools{}, err
+	}
+	kubernetes, err := k.tool(ctx, kubernetesTool())
+	return KubernetesTools{Kubernetes: kubernetes, Etcd: etcd}, err
 }
 
 func (k *Kit) fill(ctx context.Context, versions []string) error {

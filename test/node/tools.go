@@ -24,9 +24,12 @@ type tool struct {
 
 // containerdTool describes how a version of containerd is built.
 func containerdTool(version string) (tool, error) {
-	const v2 = "github.com/containerd/containerd/v2"
+	const v1, v2 = "github.com/containerd/containerd", "github.com/containerd/containerd/v2"
 	releases := map[string]struct{ module, path, config string }{
-		"2.4.2": {module: "containerd", path: v2, config: "containerd-v3.toml.tmpl"},
+		"1.7.35": {module: "containerd-1.7", path: v1, config: "containerd-v2.toml.tmpl"},
+		"2.2.9":  {module: "containerd-2.2", path: v2, config: "containerd-v3.toml.tmpl"},
+		"2.3.7":  {module: "containerd-2.3", path: v2, config: "containerd-v3.toml.tmpl"},
+		"2.4.2":  {module: "containerd", path: v2, config: "containerd-v3.toml.tmpl"},
 	}
 	r, ok := releases[version]
 	if !ok {
@@ -47,11 +50,28 @@ func crictlTool() tool {
 	}
 }
 
+func kubernetesTool() tool {
+	const cmd = "k8s.io/kubernetes/cmd/"
+	const v = "k8s.io/component-base/version."
+	return tool{
+		name: "kubernetes", version: kubernetesVersion, module: "kubernetes", tags: "providerless,selinux",
+		ldflags:  "-s -w -X " + v + "gitVersion=v" + kubernetesVersion + " -X " + v + "gitMajor=1 -X " + v + "gitMinor=37",
+		packages: []string{cmd + "kubelet", cmd + "kube-apiserver", cmd + "kube-controller-manager", cmd + "kube-scheduler", cmd + "kubectl"},
+	}
+}
+
+// etcdTool is etcd; its main package is named server.
+func etcdTool() tool {
+	return tool{name: "etcd", version: etcdVersion, module: "etcd", ldflags: "-s -w", packages: []string{"go.etcd.io/etcd/server/v3"}}
+}
+
 // programs are the names of the built files.
 func (t tool) programs() []string {
 	names := make([]string, len(t.packages))
 	for i, p := range t.packages {
-		names[i] = path.Base(p)
+		if names[i] = path.Base(p); names[i] == "v3" {
+			names[i] = path.Base(path.Dir(p))
+		}
 	}
 	return names
 }

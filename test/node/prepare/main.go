@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,10 +14,24 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	kit, err := node.Prepare(ctx, os.Args[1:]...)
+	all := flag.Bool("all", false, "every version of containerd, and Kubernetes")
+	flag.Parse()
+	kit, err := prepare(ctx, *all)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "prepare:", err)
 		os.Exit(1)
 	}
 	fmt.Println(kit.Dir())
+}
+
+func prepare(ctx context.Context, all bool) (*node.Kit, error) {
+	if !all {
+		return node.Prepare(ctx)
+	}
+	kit, err := node.Prepare(ctx, node.Matrix()...)
+	if err != nil {
+		return nil, err
+	}
+	_, err = kit.Kubernetes(ctx)
+	return kit, err
 }
