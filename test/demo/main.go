@@ -1,5 +1,5 @@
 // Command demo tells the main job on throwaway real nodes: what an installer that restarts containerd does to itself,
-// and the same with quiesce. It ends with a short story, out/demo.json and out/evidence/.
+// and the same with quiesce. It ends with a short story, out/demo.json and out/evidence/demo/.
 //
 // DEMO_HOLD (seconds, default 10): how much longer than the others the last installer runs.
 // DEMO_EXIT (default 3): the code with which a pod of each new handler ends.
@@ -7,34 +7,23 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"quiesce/test/node"
+	"quiesce/test/story"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
-}
+func main() { story.Main("demo", play) }
 
 // report is out/demo.json.
 type report struct {
 	Versions map[string]string `json:"versions"`
 	Naive    ended             `json:"naive"`
-	Quiesce  story             `json:"quiesce"`
+	Quiesce  told              `json:"quiesce"`
 }
 
 type ended struct {
@@ -42,7 +31,7 @@ type ended struct {
 	Reason   string `json:"reason"`
 }
 
-type story struct {
+type told struct {
 	Installers        []installer `json:"installers"`
 	LastInstallerGone time.Time   `json:"last_installer_gone_at"`
 	RestartBegan      time.Time   `json:"restart_began_at"`
@@ -64,7 +53,7 @@ type handler struct {
 	PodExitCode int32  `json:"pod_exit_code"`
 }
 
-func run(ctx context.Context) error {
+func play(ctx context.Context, out story.Out) error {
 	hold, err := number("DEMO_HOLD", 10, 0, 600)
 	if err != nil {
 		return err
@@ -74,32 +63,19 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fmt.Println("Preparing the node (the first time it takes some minutes: tools are built and Debian is fetched) …")
-	kit, err := node.Prepare(ctx)
-	if err != nil {
+	if _, err := node.Prepare(ctx); err != nil {
 		return err
-	}
-	out := filepath.Join(kit.Module(), "out")
-	evidence := filepath.Join(out, "evidence")
-	if err := errors.Join(os.RemoveAll(evidence), os.MkdirAll(evidence, 0o755)); err != nil {
-		return fmt.Errorf("make output directory: %w", err)
 	}
 	var r report
 	fmt.Println("\n1. An installer as reported: it restarts containerd itself.")
-	if r.Naive, err = naive(ctx, evidence); err != nil {
+	if r.Naive, err = naive(ctx, out.Evidence()); err != nil {
 		return fmt.Errorf("naive installer: %w", err)
 	}
 	fmt.Println("\n2. Three installers at once, with quiesce.")
-	if r.Quiesce, r.Versions, err = withQuiesce(ctx, evidence, hold, code); err != nil {
+	if r.Quiesce, r.Versions, err = withQuiesce(ctx, out.Evidence(), hold, code); err != nil {
 		return fmt.Errorf("with quiesce: %w", err)
 	}
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(out, "demo.json"), append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return tell(r, int32(code))
+	return errors.Join(out.Figures(r), tell(r, int32(code)))
 }
 
 func number(name string, def, low, high int) (int, error) {
@@ -130,11 +106,11 @@ func tell(r report, code int32) error {
 		fmt.Printf("    a pod of handler %-13s ran, and ended with exit code %d\n", h.Name, h.PodExitCode)
 	}
 	fmt.Printf("    containers with an unknown exit code: %d\n", q.UnknownExits)
-	fmt.Printf("\n  The figures are in out/demo.json, what they come from in out/evidence/.\n")
+	fmt.Printf("\n  The figures are in out/demo.json, what they come from in out/evidence/demo/.\n")
 	return promise(q, code)
 }
 
-func promise(q story, code int32) error {
+func promise(q told, code int32) error {
 	var errs error
 	fail := func(ok bool, format string, a ...any) {
 		if !ok {

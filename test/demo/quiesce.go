@@ -15,7 +15,7 @@ import (
 )
 
 // withQuiesce is the story of three installers.
-func withQuiesce(ctx context.Context, evidence string, hold, code int) (s story, v map[string]string, err error) {
+func withQuiesce(ctx context.Context, evidence string, hold, code int) (s told, v map[string]string, err error) {
 	handlers := []string{"spin-v2", "wasmtime-v1", "slight-v1"}
 	l, err := lab.Boot(ctx, lab.Options{Name: "demo", Quiet: 5 * time.Second, Shims: handlers})
 	if err != nil {
@@ -49,7 +49,7 @@ func withQuiesce(ctx context.Context, evidence string, hold, code int) (s story,
 }
 
 // install runs the installers; the last one begins like the others and stays longer.
-func (s *story) install(ctx context.Context, l *lab.Lab, dir string, handlers []string, hold int) error {
+func (s *told) install(ctx context.Context, l *lab.Lab, dir string, handlers []string, hold int) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	for i, h := range handlers {
@@ -83,7 +83,7 @@ func (s *story) install(ctx context.Context, l *lab.Lab, dir string, handlers []
 }
 
 // use runs a pod with each handler.
-func (s *story) use(ctx context.Context, l *lab.Lab, dir string, handlers []string, code int) error {
+func (s *told) use(ctx context.Context, l *lab.Lab, dir string, handlers []string, code int) error {
 	for _, h := range handlers {
 		p, err := l.RunPod(ctx, lab.HandlerPod("app-"+h, h, fmt.Sprintf("exit %d", code)))
 		if err != nil {
@@ -102,7 +102,7 @@ func (s *story) use(ctx context.Context, l *lab.Lab, dir string, handlers []stri
 }
 
 // observe reads from systemd and CRI what came of it.
-func (s *story) observe(ctx context.Context, l *lab.Lab, dir string) error {
+func (s *told) observe(ctx context.Context, l *lab.Lab, dir string) error {
 	starts, err := l.Starts(ctx)
 	if err != nil {
 		return err

@@ -1,67 +1,52 @@
 // Command demo shows on a throwaway real node that restarts through the gate lose no exit code, and what the same
-// restarts cost without it. It writes out/loss.json and what crictl says of each container to out/evidence/.
+// restarts cost without it. It writes out/loss.json and what crictl says of each container to out/evidence/loss/.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 	"time"
 
 	"quiesce/test/lab"
 	"quiesce/test/loss"
+	"quiesce/test/story"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
-}
+func main() { story.Main("loss", play) }
 
-func run(ctx context.Context) (err error) {
+func play(ctx context.Context, out story.Out) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	if err := os.MkdirAll(filepath.Join("out", "evidence"), 0o755); err != nil {
-		return err
-	}
-	began := time.Now()
-	story := loss.Story{Containers: 50, Restarts: 20, Seed: uint64(began.UnixNano())}
-	story.Say = func(format string, a ...any) {
-		fmt.Printf("%7.1f s  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, a...))
-	}
-	story.Evidence = func(container string, inspect []byte) error {
-		return os.WriteFile(filepath.Join("out", "evidence", "loss-"+container+".json"), inspect, 0o644)
-	}
-	story.Say("booting a node (seed %d)", story.Seed)
-	l, err := lab.Boot(ctx, story.Lab())
+	s := loss.Story{Containers: 50, Restarts: 20, Seed: uint64(time.Now().UnixNano()), Say: out.Say}
+	s.Evidence = func(container string, inspect []byte) error { return out.Keep(container+".json", inspect) }
+	out.Say("booting a node (seed %d)", s.Seed)
+	l, err := lab.Boot(ctx, s.Lab())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	o, lost, err := story.Run(ctx, l)
+	o, lost, err := s.Run(ctx, l)
 	if err != nil {
 		return err
 	}
 	for _, what := range lost {
-		story.Say("lost: %s", what)
+		out.Say("lost: %s", what)
 	}
-	b, err := json.MarshalIndent(o, "", "  ")
-	if err != nil {
+	if err := out.Figures(o); err != nil {
 		return err
 	}
-	fmt.Printf("%s\n", b)
-	if err := os.WriteFile(filepath.Join("out", "loss.json"), append(b, '\n'), 0o644); err != nil {
-		return err
-	}
+	return tell(o)
+}
+
+// tell prints the story; it is an error if a code was lost.
+func tell(o loss.Outcome) error {
+	fmt.Printf("\nWhat happened\n")
+	fmt.Printf("  %d containers ended with codes of their own while containerd was restarted %d times.\n", o.Containers, o.Restarts)
+	fmt.Printf("  With plain `systemctl restart containerd`: %d exit codes became 255, Unknown.\n", o.NaiveLost)
+	fmt.Printf("  Through the gate of quiesce: %d lost; %d containers were due while they were frozen (at most %.0f ms).\n",
+		o.Lost, o.DueWhileFrozen, o.FrozenMSMax)
+	fmt.Printf("\n  The figures are in out/loss.json, what CRI says of each container in out/evidence/loss/.\n")
 	if o.Lost > 0 {
 		return fmt.Errorf("%d exit codes were lost", o.Lost)
 	}
