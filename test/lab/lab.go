@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,12 +73,13 @@ func Boot(ctx context.Context, o Options) (*Lab, error) {
 func (o Options) node(ctx context.Context) (node.Config, error) {
 	cfg := o.Node
 	cfg.Name = o.Name
-	kit, err := node.Prepare(ctx)
+	version := cmp.Or(cfg.Containerd, node.DefaultContainerd)
+	kit, err := node.Prepare(ctx, version)
 	if err != nil {
 		return cfg, err
 	}
 	cfg.Kit = kit
-	tools, err := kit.Tools(ctx, node.DefaultContainerd)
+	tools, err := kit.Tools(ctx, version)
 	if err != nil {
 		return cfg, err
 	}

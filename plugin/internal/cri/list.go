@@ -2,14 +2,11 @@ package cri
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
 
-	sandboxapi "github.com/containerd/containerd/api/services/sandbox/v1"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -20,10 +17,6 @@ const (
 	podName      = "io.kubernetes.pod.name"
 	podNamespace = "io.kubernetes.pod.namespace"
 )
-
-// leaked is the age from which a sandbox that containerd knows and CRI does not is taken for one that a failed
-// RunPodSandbox left behind (containerd#13609), not for one being made. The kubelet gives up after 4 minutes.
-const leaked = 5 * time.Minute
 
 // List gives all pods with their containers, those that are being made included.
 func (c *Client) List(ctx context.Context) ([]*node.Pod, error) {
@@ -73,40 +66,6 @@ func pod(s *runtimeapi.PodSandbox) *node.Pod {
 		Handler: s.GetRuntimeHandler(), Labels: s.GetLabels(), Created: time.Unix(0, s.GetCreatedAt()),
 		Ready: s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY, Annotations: s.GetAnnotations(),
 	}
-}
-
-// stored lists the sandboxes in containerd's own metadata: it has them before the network is set up, CRI only
-// after the pause container runs (containerd internal/cri/server/sandbox_run.go).
-func (c *Client) stored(ctx context.Context) ([]*node.Pod, error) {
-	ctx = metadata.AppendToOutgoingContext(ctx, "containerd-namespace", "k8s.io")
-	r, err := sandboxapi.NewStoreClient(c.conn).List(ctx, &sandboxapi.StoreListRequest{})
-	if status.Code(err) == codes.Unimplemented {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list containerd's sandboxes: %w", err)
-	}
-	var pods []*node.Pod
-	for _, s := range r.GetList() {
-		created := s.GetCreatedAt().AsTime()
-		if !node.Younger(created, time.Now(), leaked) {
-			continue
-		}
-		var ext struct {
-			Metadata struct {
-				RuntimeHandler string
-				Config         *runtimeapi.PodSandboxConfig
-			}
-		}
-		_ = json.Unmarshal(s.GetExtensions()["metadata"].GetValue(), &ext) // of another form: a nameless pod, which still counts as being made
-		cfg := ext.Metadata.Config
-		pods = append(pods, &node.Pod{
-			ID: s.GetSandboxID(), Namespace: cfg.GetMetadata().GetNamespace(), Name: cfg.GetMetadata().GetName(), UID: cfg.GetMetadata().GetUid(),
-			Handler: ext.Metadata.RuntimeHandler, Labels: cfg.GetLabels(), Created: created, Ready: true, Creating: true,
-			Annotations: cfg.GetAnnotations(),
-		})
-	}
-	return pods, nil
 }
 
 // container adds the mounts, which the list lacks; they never change, so each container is asked for once.
