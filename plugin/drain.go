@@ -17,6 +17,7 @@ import (
 	"quiesce/plugin/internal/control"
 	"quiesce/plugin/internal/cri"
 	"quiesce/plugin/internal/drain"
+	"quiesce/plugin/internal/hook"
 	"quiesce/plugin/internal/node"
 	"quiesce/plugin/internal/process"
 	"quiesce/plugin/internal/systemd"
@@ -181,6 +182,7 @@ type request struct {
 	deadline time.Duration
 	patience time.Duration              // with a drain that is at work
 	kubelet  string                     // a unit to stop first
+	binding  bool                       // services stop: no hook puts it off
 	still    func(context.Context) bool // asked after a wait for another drain; nil: always
 }
 
@@ -201,6 +203,7 @@ func (d *drainer) run(ctx context.Context, r request, watch func(context.Context
 	d.stopKubelet(ctx, r, st)
 	e := &drain.Engine{
 		Stopper: d.rt, Observer: d.rt, Reacher: d.rt, Hooks: d.rt.Runtime.(drain.Hooks), Journal: d.store, Policy: d.policy, Fence: d.daemon.Drain,
+		NodeHooks: hook.Runner{},
 	}
 	defer watch(ctx, e)()
 	return st, e.Run(ctx, st)
@@ -259,7 +262,7 @@ func (d *drainer) state(ctx context.Context, r request) (*drain.State, error) {
 		return old, d.store.Save(old)
 	}
 	st := drain.NewState(plan, r.sel, strings.ToLower(rand.Text()[:8]), boot, r.trigger, time.Now(), r.deadline)
-	st.KeepSandboxes = d.policy.KeepSandboxes
+	st.KeepSandboxes, st.Binding = d.policy.KeepSandboxes, r.binding
 	if problems != nil {
 		st.Notes = append(st.Notes, strings.Split(problems.Error(), "\n")...)
 	}

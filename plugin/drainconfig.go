@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -17,6 +18,23 @@ type DrainConfig struct {
 	Tiers         []DrainTier  `toml:"tier"`          // more names
 	Rules         []drain.Rule `toml:"rule"`          // the first that matches a pod places it
 	Edges         []drain.Edge `toml:"edge"`
+	Hooks         []DrainHook  `toml:"hook"` // run in this order
+}
+
+// DrainHook is a program that runs around a drain.
+type DrainHook struct {
+	When      drain.Moment    `toml:"when"`
+	Tier      string          `toml:"tier"` // name or rank; empty: every tier
+	Path      string          `toml:"path"`
+	Timeout   Duration        `toml:"timeout"`   // 0, or not set: 30s
+	OnFailure drain.OnFailure `toml:"onFailure"` // ignore or abort; empty: ignore
+}
+
+func (h DrainHook) hook() drain.NodeHook {
+	return drain.NodeHook{
+		When: h.When, Tier: h.Tier, Path: h.Path,
+		Timeout: cmp.Or(time.Duration(h.Timeout), 30*time.Second), OnFailure: cmp.Or(h.OnFailure, drain.Ignore),
+	}
 }
 
 // DrainTier names a rank.
@@ -35,6 +53,9 @@ func (c *DrainConfig) policy() drain.Policy {
 	p.Edges = append(drain.DefaultEdges(), c.Edges...)
 	for _, t := range c.Tiers {
 		p.Tiers = append(p.Tiers, drain.Tier{Name: t.Name, Rank: t.Rank})
+	}
+	for _, h := range c.Hooks {
+		p.Hooks = append(p.Hooks, h.hook())
 	}
 	return p
 }

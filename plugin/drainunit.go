@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/log"
 
 	"quiesce/plugin/internal/drain"
+	"quiesce/plugin/internal/hook"
 	"quiesce/plugin/internal/systemd"
 	"quiesce/plugin/internal/upgrade"
 )
@@ -16,6 +17,9 @@ import (
 // drainUnitStart is ExecStart of quiesce-drain.service: the node is in use again. It never fails: a unit that did not
 // start does not drain when it stops.
 func drainUnitStart(ctx context.Context, cfg Config) error {
+	extending, done := context.WithCancel(ctx)
+	defer done()
+	go extend(extending, time.Now().Add(afterStart(cfg)))
 	err := withDrainer(cfg, func(d *drainer) error {
 		_, err := d.end(ctx)
 		return err
@@ -24,6 +28,16 @@ func drainUnitStart(ctx context.Context, cfg Config) error {
 		log.G(ctx).WithError(err).Error("the state of the last drain was not ended")
 	}
 	return nil
+}
+
+// afterStart is how long the hooks after the start may take together.
+func afterStart(cfg Config) (all time.Duration) {
+	for _, h := range cfg.Drain.policy().Hooks {
+		if h.When == drain.PostStart {
+			all += h.Timeout + 15*time.Second
+		}
+	}
+	return all
 }
 
 // end ends the state of a drain, takes the fence down and starts a kubelet that the drain stopped. ended is nil if
@@ -50,13 +64,15 @@ func (d *drainer) end(ctx context.Context) (ended *drain.State, err error) {
 	if err := d.daemon.Drain(tell); err != nil {
 		log.G(ctx).WithError(err).Warn("the daemon was not told; it looks by itself every second")
 	}
-	if st.Kubelet == "" || st.Boot != drain.Boot() {
-		return st, nil
+	if st.Kubelet != "" && st.Boot == drain.Boot() {
+		if kerr := (systemd.Unit{Name: st.Kubelet}).Begin(ctx); kerr != nil {
+			err = fmt.Errorf("start the kubelet that the drain stopped: %w", kerr)
+		}
 	}
-	if err := (systemd.Unit{Name: st.Kubelet}).Begin(ctx); err != nil {
-		return st, fmt.Errorf("start the kubelet that the drain stopped: %w", err)
+	if st.AfterStart(ctx, d.policy, hook.Runner{}) {
+		err = errors.Join(err, d.store.Save(st))
 	}
-	return st, nil
+	return st, err
 }
 
 // drainUnitStop is ExecStop of quiesce-drain.service.
@@ -66,7 +82,7 @@ func drainUnitStop(ctx context.Context, cfg Config) error {
 	if !due {
 		return nil
 	}
-	r := request{sel: drain.Selection{All: true}, trigger: why, deadline: time.Duration(cfg.Drain.Deadline), patience: time.Duration(cfg.Drain.Deadline) + time.Minute}
+	r := request{sel: drain.Selection{All: true}, trigger: why, binding: true, deadline: time.Duration(cfg.Drain.Deadline), patience: time.Duration(cfg.Drain.Deadline) + time.Minute}
 	if stopping { // a shutdown may be cancelled while the daemon drains for it
 		r.still = func(ctx context.Context) bool {
 			m, err := look(ctx)

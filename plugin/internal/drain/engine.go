@@ -71,6 +71,8 @@ type Engine struct {
 	Fence    func(ctx context.Context) error // tells the daemon to read the State; nil: there is none
 	Reacher  Reacher                         // may be nil
 
+	NodeHooks NodeHooks // of the operator; may be nil if the Policy has none
+
 	mu     sync.Mutex // for all of state
 	state  *State
 	watch  *watch
@@ -105,18 +107,40 @@ func (e *Engine) Run(ctx context.Context, st *State) error {
 	e.watch = newWatch(e.Observer)
 	stop := e.watch.start(ctx)
 	defer stop()
-	for i := st.Current; i < len(st.Steps); i++ {
-		e.step(ctx, i)
-		if ctx.Err() != nil {
-			e.edit(func() { st.Phase = Interrupted })
-			return errors.Join(fmt.Errorf("drain: %w", context.Cause(ctx)), e.commit(context.WithoutCancel(ctx)))
+	if err := e.hooks(ctx, PreDrain, nil); err != nil {
+		return e.abort(ctx, err)
+	}
+	for i := st.Current; i < len(st.Steps) && ctx.Err() == nil; i++ {
+		if err := e.tier(ctx, i); err != nil {
+			return e.abort(ctx, err)
 		}
 	}
-	e.sweep(ctx)
-	e.edit(func() { st.Phase, st.Finished, st.Whole = Drained, time.Now().UTC(), true })
+	if ctx.Err() == nil {
+		e.sweep(ctx)
+		e.edit(func() { st.Finished, st.Whole = time.Now().UTC(), true })
+		_ = e.hooks(ctx, PostDrain, nil) // they cannot abort
+	}
+	if ctx.Err() != nil {
+		e.edit(func() { st.Phase = Interrupted })
+		return errors.Join(fmt.Errorf("drain: %w", context.Cause(ctx)), e.commit(context.WithoutCancel(ctx)))
+	}
+	e.edit(func() { st.Phase = Drained })
 	err := e.commit(ctx)
 	e.tell(ctx)
 	return err
+}
+
+// tier runs a step between the hooks of its tier; those after a tier come after its last wave.
+func (e *Engine) tier(ctx context.Context, i int) error {
+	steps := e.state.Steps
+	if err := e.hooks(ctx, PreTier, steps[i]); err != nil {
+		return err
+	}
+	e.step(ctx, i)
+	if i+1 < len(steps) && steps[i+1].Rank == steps[i].Rank {
+		return nil
+	}
+	return e.hooks(ctx, PostTier, steps[i])
 }
 
 // reach notes how the containers are reached should the runtime die.

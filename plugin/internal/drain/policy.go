@@ -58,6 +58,8 @@ type Policy struct {
 	Deadline time.Duration // of a whole drain
 
 	KeepSandboxes bool // leave the pods' sandboxes as they are
+
+	Hooks []NodeHook // in the order in which they run
 }
 
 // DefaultPolicy is complete.
@@ -102,6 +104,11 @@ func (p *Policy) Validate() error {
 		}
 		if !slices.Contains([]string{"", "guaranteed", "burstable", "besteffort"}, r.QoS) {
 			errs = errors.Join(errs, fmt.Errorf("rule %d: qos %q must be guaranteed, burstable or besteffort", i+1, r.QoS))
+		}
+	}
+	for i, h := range p.Hooks {
+		if err := p.validHook(h); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("hook %d: %w", i+1, err))
 		}
 	}
 	if p.Deadline < Floor {

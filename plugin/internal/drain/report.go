@@ -70,6 +70,9 @@ func (s *State) Print(out io.Writer, now time.Time) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	for _, h := range s.Hooks {
+		fmt.Fprintln(out, "hook:", clean(h.String()))
+	}
 	for _, n := range s.Notes {
 		fmt.Fprintln(out, "note:", clean(n))
 	}
@@ -120,4 +123,28 @@ func notes(l Line) string {
 		}
 	}
 	return strings.Join(all, "; ")
+}
+
+// shownOutput is how much of a hook's output the table has, in bytes; JSON has more.
+const shownOutput = 300
+
+// String is the call and how it ended.
+func (h *HookRecord) String() string {
+	what := strings.TrimSpace(string(h.When)+" "+h.Tier) + " " + h.Path
+	switch {
+	case h.Ended.IsZero():
+		return what + ": not seen to end"
+	case h.Error != "":
+		what += ": " + h.Error
+	default:
+		what += ": done"
+	}
+	what += " after " + h.Ended.Sub(h.Began).Round(time.Millisecond).String()
+	if said := strings.TrimSpace(h.Output); said != "" {
+		if over := len(said) - shownOutput; over > 0 {
+			said = "…" + said[over:]
+		}
+		what += "; it said: " + strings.ReplaceAll(said, "\n", " | ")
+	}
+	return what
 }

@@ -54,8 +54,11 @@ type State struct {
 	Whole         bool `json:"whole,omitempty"` // every step has been done once: the fence is for all of the selection
 	KeepSandboxes bool `json:"keep_sandboxes,omitempty"`
 
+	Binding bool `json:"binding,omitempty"` // nothing puts it off: services stop, whatever hooks say
+
 	Steps []*StepRecord `json:"steps"`
 	Pods  []*PodRecord  `json:"pods"`
+	Hooks []*HookRecord `json:"hooks,omitempty"`
 	Notes []string      `json:"notes,omitempty"`
 }
 
@@ -174,7 +177,11 @@ func (p *PodRecord) done(keepSandbox bool) bool {
 // Clone is a deep copy for whoever looks on.
 func (s *State) Clone() *State {
 	c := *s
-	c.Steps, c.Pods, c.Notes = nil, nil, slices.Clone(s.Notes)
+	c.Steps, c.Pods, c.Hooks, c.Notes = nil, nil, nil, slices.Clone(s.Notes)
+	for _, h := range s.Hooks {
+		h := *h
+		c.Hooks = append(c.Hooks, &h)
+	}
 	for _, st := range s.Steps {
 		st := *st
 		c.Steps = append(c.Steps, &st)
