@@ -87,7 +87,7 @@ func (p *Policy) validHook(h NodeHook) error {
 	case h.Tier != "" && (err != nil || !named):
 		return fmt.Errorf("tier %q is none of the tiers", h.Tier)
 	case !path.IsAbs(h.Path) || path.Clean(h.Path) != h.Path:
-		return fmt.Errorf("path %q must be absolute, without . and ..", h.Path)
+		return fmt.Errorf("path %q must be absolute and without dots", h.Path)
 	case h.Timeout <= 0:
 		return errors.New("timeout: must be more than 0")
 	case h.OnFailure != Ignore && h.OnFailure != Abort:

@@ -139,7 +139,7 @@ func TestNodeHookValid(t *testing.T) {
 	for want, h := range map[string]NodeHook{
 		"when":        {When: "never", Path: "/a"},
 		"absolute":    {When: PreDrain, Path: "a"},
-		"without .":   {When: PreDrain, Path: "/a/../b"},
+		"without dots":   {When: PreDrain, Path: "/a/../b"},
 		"has none":    {When: PreDrain, Path: "/a", Tier: Network},
 		"none of the": {When: PreTier, Path: "/a", Tier: "nowhere"},
 		"onFailure":   {When: PreTier, Path: "/a", OnFailure: "panic"},

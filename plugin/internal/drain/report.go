@@ -129,18 +129,18 @@ func notes(l Line) string {
 const shownOutput = 300
 
 // String is the call and how it ended.
-func (h *HookRecord) String() string {
-	what := strings.TrimSpace(string(h.When)+" "+h.Tier) + " " + h.Path
+func (r *HookRecord) String() string {
+	what := strings.TrimSpace(string(r.When)+" "+r.Tier) + " " + r.Path
 	switch {
-	case h.Ended.IsZero():
+	case r.Ended.IsZero():
 		return what + ": not seen to end"
-	case h.Error != "":
-		what += ": " + h.Error
+	case r.Error != "":
+		what += ": " + r.Error
 	default:
 		what += ": done"
 	}
-	what += " after " + h.Ended.Sub(h.Began).Round(time.Millisecond).String()
-	if said := strings.TrimSpace(h.Output); said != "" {
+	what += " after " + r.Ended.Sub(r.Began).Round(time.Millisecond).String()
+	if said := strings.TrimSpace(r.Output); said != "" {
 		if over := len(said) - shownOutput; over > 0 {
 			said = "…" + said[over:]
 		}
