@@ -137,13 +137,13 @@ func TestNodeHookTakesTime(t *testing.T) {
 func TestNodeHookValid(t *testing.T) {
 	p := DefaultPolicy()
 	for want, h := range map[string]NodeHook{
-		"when":        {When: "never", Path: "/a"},
-		"absolute":    {When: PreDrain, Path: "a"},
-		"without dots":   {When: PreDrain, Path: "/a/../b"},
-		"has none":    {When: PreDrain, Path: "/a", Tier: Network},
-		"none of the": {When: PreTier, Path: "/a", Tier: "nowhere"},
-		"onFailure":   {When: PreTier, Path: "/a", OnFailure: "panic"},
-		"abort":       {When: PostDrain, Path: "/a", OnFailure: Abort},
+		"when":         {When: "never", Path: "/a"},
+		"absolute":     {When: PreDrain, Path: "a"},
+		"without dots": {When: PreDrain, Path: "/a/../b"},
+		"has none":     {When: PreDrain, Path: "/a", Tier: Network},
+		"none of the":  {When: PreTier, Path: "/a", Tier: "nowhere"},
+		"onFailure":    {When: PreTier, Path: "/a", OnFailure: "panic"},
+		"abort":        {When: PostDrain, Path: "/a", OnFailure: Abort},
 	} {
 		h.Timeout = time.Second
 		if h.OnFailure == "" {
