@@ -31,7 +31,7 @@ func (l *callLog) Call(_ context.Context, c HookCall) (string, error) {
 	case "/fail":
 		return "no\nway\n", errors.New("exit code 1")
 	case "/hang":
-		time.Sleep(c.Limit)
+		<-time.After(c.Limit)
 		return "", errors.New("killed at its time limit")
 	}
 	return "", nil
