@@ -12,6 +12,7 @@ import (
 	"quiesce/installer/internal/host"
 	"quiesce/installer/internal/refusal"
 	"quiesce/installer/internal/systemd"
+	"quiesce/manifests/profile"
 )
 
 func hostVerb() *cli.Command {
@@ -45,6 +46,9 @@ func hostAction(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer node.Close()
+	if units != nil {
+		node.Ask(profile.Behind)
+	}
 	if c.Bool("remove") {
 		return node.Remove(ctx)
 	}

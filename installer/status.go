@@ -17,6 +17,7 @@ import (
 	"quiesce/installer/internal/rcm"
 	"quiesce/installer/internal/refusal"
 	"quiesce/installer/internal/results"
+	"quiesce/manifests/profile"
 	"quiesce/plugin/stage"
 )
 
@@ -58,7 +59,22 @@ func status(ctx context.Context, c *cli.Command) error {
 	if err := show(c.Root().Writer, c.String("output"), results.Of(rs, c.StringSlice("handler"), c.String("entry"))); err != nil {
 		return err
 	}
+	if c.String("output") == "table" {
+		showNode(c.Root().Writer, c.String("results"))
+	}
 	return waited
+}
+
+// showNode tells how the daemon found the runtime; before it has, there is nothing to tell.
+func showNode(w io.Writer, dir string) {
+	var f profile.Found
+	if stage.Node(dir, &f) != nil {
+		return
+	}
+	fmt.Fprintln(w, "\nRUNTIME")
+	for _, why := range f.Why {
+		fmt.Fprintln(w, "  "+why)
+	}
 }
 
 // refuseSelf refuses to wait in an installer pod: nothing is applied while one is in flight, and it is one.

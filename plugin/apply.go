@@ -112,7 +112,7 @@ func applyAtBoot(ctx context.Context, cfg Config) error {
 // withApply wires a transaction.
 func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) error {
 	unit := systemd.Unit{Name: cfg.Unit}
-	argv, err := unit.Command(ctx)
+	config, binary, err := locate(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 	daemon := control.NewClient(cfg.controlSocket())
 	a := &apply.Apply{
 		Store: store, Unit: unit, CRI: client, Rules: cfg.rules(), Shims: cfg.ShimDir,
-		Config: containerdConfig(cfg, argv), Binary: containerdBinary(cfg, argv),
+		Config: config, Binary: binary,
 		Verify: time.Duration(cfg.VerifyTimeout), Look: lastLook, Step: failpoint.At,
 		Fence: func(ctx context.Context, up bool) error {
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -142,31 +142,6 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 		a.Freezer = newFreezer(cfg, client)
 	}
 	return do(a)
-}
-
-// containerdConfig is what the configuration or the command line says (containerd cmd/containerd/command/main.go).
-func containerdConfig(cfg Config, argv []string) string {
-	if cfg.ContainerdConfig != "" {
-		return cfg.ContainerdConfig
-	}
-	for i, a := range argv {
-		for _, flag := range []string{"--config", "-config", "-c"} {
-			if v, ok := strings.CutPrefix(a, flag+"="); ok {
-				return v
-			}
-			if a == flag && i+1 < len(argv) {
-				return argv[i+1]
-			}
-		}
-	}
-	return "/etc/containerd/config.toml"
-}
-
-func containerdBinary(cfg Config, argv []string) string {
-	if cfg.ContainerdBinary != "" || len(argv) == 0 || !filepath.IsAbs(argv[0]) {
-		return cfg.ContainerdBinary
-	}
-	return argv[0]
 }
 
 func writeTicket(cfg Config, t apply.Ticket) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"quiesce/manifests/profile"
 	"quiesce/plugin/internal/apply"
 	"quiesce/plugin/internal/control"
 	"quiesce/plugin/internal/gate"
@@ -32,7 +33,10 @@ func ticketFor(id string, at time.Time) apply.Ticket {
 
 // TestTicket: the unit's call needs the gate's word, fresh, and uses it up.
 func TestTicket(t *testing.T) {
-	cfg := defaults()
+	cfg, err := fallback()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg.RunDir = t.TempDir()
 	if _, err := takeTicket(cfg); err == nil || !strings.Contains(err.Error(), "no ticket") {
 		t.Errorf("without one: %v", err)
@@ -67,11 +71,12 @@ func TestContainerdIsFoundByItsCommandLine(t *testing.T) {
 		{[]string{"/usr/bin/containerd", "-c=/x/y.toml"}, "/x/y.toml", "/usr/bin/containerd"},
 		{[]string{"containerd", "--config=/x.toml"}, "/x.toml", ""},
 		{nil, "/etc/containerd/config.toml", ""},
+		{[]string{"/usr/local/bin/k3s", "server", "--config", "/etc/rancher/k3s/config.yaml"}, "/etc/containerd/config.toml", ""},
 	} {
-		if got := containerdConfig(defaults(), tc.argv); got != tc.config {
+		if got := containerdConfig(Config{}, profile.Found{Config: "/etc/containerd/config.toml"}, tc.argv); got != tc.config {
 			t.Errorf("%v: config %s, want %s", tc.argv, got, tc.config)
 		}
-		if got := containerdBinary(defaults(), tc.argv); got != tc.binary {
+		if got := containerdBinary(Config{}, tc.argv); got != tc.binary {
 			t.Errorf("%v: binary %s, want %s", tc.argv, got, tc.binary)
 		}
 	}

@@ -61,6 +61,11 @@ func printStatus(out io.Writer, s control.Status, now time.Time) error {
 		row("", "closed by "+b.String(), "for "+ago(b.Since))
 	}
 	row("RUNTIME", strings.TrimSpace(s.Runtime.Name+" "+s.Runtime.Version), s.Runtime.Unit, s.Runtime.Error)
+	if s.Runtime.Found != nil {
+		for _, why := range s.Runtime.Found.Why {
+			row("", why)
+		}
+	}
 	nri := "not connected"
 	if s.NRI.Connected {
 		nri = "connected for " + ago(s.NRI.Since)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"quiesce/manifests"
+	"quiesce/manifests/profile"
 	"quiesce/plugin/internal/freeze"
 	"quiesce/plugin/internal/gate"
 	"quiesce/plugin/internal/node"
@@ -52,6 +55,7 @@ type Config struct {
 	InstallerImages     []string `toml:"installerImages"`     // globs of image names there
 	InstallerPaths      []string `toml:"installerPaths"`      // writable mounts of these make a Job's pod an installer, anywhere
 
+	Profile          string `toml:"profile"`          // how this distribution keeps its containerd; empty: what the node looks like
 	Unit             string `toml:"unit"`             // containerd's unit
 	ContainerdConfig string `toml:"containerdConfig"` // its config file; empty: what its command line says
 	ContainerdBinary string `toml:"containerdBinary"` // its program; empty: what its command line says
@@ -67,34 +71,71 @@ type Config struct {
 	LogFormat string `toml:"logFormat"` // text or json
 }
 
-func defaults() Config {
+// defaults are those of a profile.
+func defaults(p profile.Profile) (Config, error) {
+	freezing, verify, err := p.Limits()
+	if err != nil {
+		return Config{}, err
+	}
 	return Config{
 		QuietPeriod: Duration(5 * time.Second), InstallerTimeout: Duration(30 * time.Minute), UndecidedTimeout: Duration(time.Minute),
-		VerifyTimeout:       Duration(time.Minute),
-		FreezeLimit:         Duration(10 * time.Second),
+		VerifyTimeout:       Duration(verify),
+		FreezeLimit:         Duration(freezing),
 		FreezeServices:      freeze.DefaultRules().Services,
 		InstallerNamespaces: []string{"kube-system", "quiesce", "kwasm", "kwasm-provisioner", "spinkube", "spin-operator", "rcm", "runtime-class-manager", "runtime-class-manager-system"},
 		InstallerJobs:       []string{"*-install", "*-uninstall"},
 		InstallerImages:     []string{"*quiesce-installer*", "*kwasm-node-installer*", "*runtime-class-manager*", "*node-installer*", "*kata-deploy*"},
 		InstallerPaths:      []string{"/etc/containerd", "/usr/local/bin", "/usr/bin", "/opt/kwasm", "/opt/rcm"},
-		Unit:                "containerd.service",
-		CRISocket:           "/run/containerd/containerd.sock",
+		Profile:             p.Name,
+		Unit:                cmp.Or(p.Unit(hostRoot()), manifests.DefaultUnit),
+		CRISocket:           p.Socket,
 		NRISocket:           "/var/run/nri/nri.sock",
-		StageDir:            stage.DefaultDir, ShimDir: "/opt/quiesce/shims", RunDir: "/run/quiesce",
+		StageDir:            stage.DefaultDir, ShimDir: p.Shims, RunDir: "/run/quiesce",
 		LogLevel: "info", LogFormat: "text",
 		Drain: drainDefaults(),
+	}, nil
+}
+
+// hostRoot is the node's file system.
+func hostRoot() fs.FS { return os.DirFS("/") }
+
+// profileOf is the profile that the settings name, or that the node looks like.
+func profileOf(settings []byte) (profile.Profile, error) {
+	var named struct {
+		Profile string `toml:"profile"`
 	}
+	_ = toml.Unmarshal(settings, &named) // what is wrong with them is told later, with the line
+	if named.Profile != "" {
+		return profile.Named(named.Profile)
+	}
+	return profile.Detect(hostRoot())
+}
+
+// fallback is for when the settings cannot be read.
+func fallback() (Config, error) {
+	p, err := profileOf(nil)
+	if err != nil {
+		return Config{}, err
+	}
+	return defaults(p)
 }
 
 // readConfig reads the file, if there is one, over the defaults. Keys it does not know, mis-cased ones too, are an error.
 func readConfig(path string) (Config, error) {
-	c := defaults()
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && path == defaultConfig {
-		return c, nil
+		return fallback()
 	}
 	if err != nil {
-		return c, refuse("read configuration: %w", err)
+		return Config{}, refuse("read configuration: %w", err)
+	}
+	p, err := profileOf(b)
+	if err != nil {
+		return Config{}, refuse("%s: profile: %w", path, err)
+	}
+	c, err := defaults(p)
+	if err != nil {
+		return c, err
 	}
 	d := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {

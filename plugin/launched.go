@@ -43,7 +43,10 @@ func runLaunched(ctx context.Context, configFile string) error {
 	state, fence := node.NewState(), &daemon.Switch{}
 	cfg, cerr := readConfig(configFile)
 	if cerr != nil {
-		cfg = defaults()
+		var err error
+		if cfg, err = fallback(); err != nil {
+			return err
+		}
 	}
 	ctx, err := logging(ctx, cfg)
 	if err != nil {

@@ -36,7 +36,9 @@ func thawCommand() *cli.Command {
 		Action: func(ctx context.Context, c *cli.Command) error {
 			cfg, err := readConfig(c.String("config"))
 			if err != nil {
-				cfg = defaults() // better thaw in the usual place than not at all
+				var ferr error // better thaw in the usual place than not at all
+				cfg, ferr = fallback()
+				err = errors.Join(err, ferr)
 			}
 			ctx, lerr := logging(ctx, cfg)
 			if err = errors.Join(err, lerr); err != nil {

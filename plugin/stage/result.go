@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ func NewResult(e Entry, p Phase, reason string) Result {
 // Publish writes a result if it says anything new.
 func (s *Store) Publish(r Result) error {
 	name := r.ID + ".json"
-	if !idForm.MatchString(r.ID) || r.ID == restartID {
+	if !idForm.MatchString(r.ID) || r.ID == restartID || r.ID == nodeID {
 		return nil // an entry whose name is no id has nobody who waits for it
 	}
 	var old Result
@@ -178,11 +179,42 @@ type Freeze struct {
 	Unprotected []string      `json:"unprotected,omitempty"` // containers whose exit code was at risk, with the reason
 }
 
-// restartID is no entry's id: its result would be where the restart's is.
+// These are no entries' ids: their results would be where other files are.
 const (
 	restartID   = "restart"
 	restartName = restartID + ".json"
+	nodeID      = "node"
+	nodeName    = nodeID + ".json"
 )
+
+// PublishNode writes what was found on this node to results/node.json, unless it is there.
+func (s *Store) PublishNode(found any) error {
+	b, err := json.Marshal(found)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", nodeName, err)
+	}
+	if old, err := s.results.Read(nodeName, MaxManifest); err == nil && bytes.Equal(old, b) {
+		return nil
+	}
+	return s.results.WriteBytes(nodeName, b, Attr{Mode: 0o644})
+}
+
+// Node reads what was found on the node whose results directory this is.
+func Node(dir string, found any) error {
+	t, err := OpenTree(dir)
+	if err != nil {
+		return fmt.Errorf("read results: %w", err)
+	}
+	defer t.Close()
+	b, err := t.Read(nodeName, MaxManifest)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, found); err != nil {
+		return fmt.Errorf("read %s: %w", nodeName, err)
+	}
+	return nil
+}
 
 // PublishRestart counts a restart. Needs Lock.
 func (s *Store) PublishRestart(r Restart) error {

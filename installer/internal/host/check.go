@@ -3,12 +3,11 @@ package host
 import (
 	"cmp"
 	"os"
-	"path"
 	"regexp"
-	"strings"
 
 	"quiesce/installer/internal/refusal"
 	"quiesce/manifests"
+	"quiesce/manifests/profile"
 )
 
 const (
@@ -23,12 +22,7 @@ type Options struct {
 	Unit   string // the runtime's unit; empty: what the settings say, or the one that is there
 }
 
-var (
-	unitForm = regexp.MustCompile(`^[A-Za-z0-9:_.@-]+\.service$`)
-	// runtimes are the units that are looked for, and unitDirs where systemd looks for them.
-	runtimes = []string{manifests.DefaultUnit, "snap.microk8s.daemon-containerd.service"}
-	unitDirs = []string{unitDir, "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"}
-)
+var unitForm = regexp.MustCompile(`^[A-Za-z0-9:_.@-]+\.service$`)
 
 // check refuses what could not be carried through and decides on the runtime's unit. It writes nothing.
 func (n *Node) check(o *Options) error {
@@ -43,7 +37,7 @@ func (n *Node) check(o *Options) error {
 	if err := n.checkRuntime(); err != nil {
 		return err
 	}
-	o.Unit = cmp.Or(o.Unit, n.setUnit(), n.findUnit(), manifests.DefaultUnit)
+	o.Unit = cmp.Or(o.Unit, n.setUnit(), n.foundUnit(), n.profile.Unit(n.look.FS()), manifests.DefaultUnit)
 	if !unitForm.MatchString(o.Unit) {
 		return refusal.New("host: %q is not the name of a service unit", o.Unit)
 	}
@@ -79,24 +73,4 @@ func (n *Node) setUnit() string {
 	return ""
 }
 
-func (n *Node) findUnit() string {
-	for _, u := range runtimes {
-		if n.hasUnit(u) {
-			return u
-		}
-	}
-	return ""
-}
-
-func (n *Node) hasUnit(unit string) bool {
-	file := unit
-	if name, _, ok := strings.Cut(unit, "@"); ok {
-		file = name + "@.service"
-	}
-	for _, dir := range unitDirs {
-		if n.exists(path.Join(dir, unit)) || n.exists(path.Join(dir, file)) {
-			return true
-		}
-	}
-	return false
-}
+func (n *Node) hasUnit(unit string) bool { return profile.UnitFile(n.look.FS(), unit) != "" }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 
+	"quiesce/manifests/profile"
 	"quiesce/plugin/stage"
 )
 
@@ -45,6 +46,9 @@ type Node struct {
 	units   Units       // nil: nothing runs there
 	say     func(string)
 	changed bool
+	peer    profile.Peer    // nil: no runtime runs there
+	profile profile.Profile // once it was checked
+	why     []string        // the runtime was taken for what it is; told before the first change
 }
 
 // Open opens the node whose root is dir. units is nil for an image, in which nothing runs; say is told what is done.
@@ -60,12 +64,18 @@ func Open(dir string, units Units, say func(string)) (*Node, error) {
 	return &Node{dir: dir, tree: tree, look: look, units: units, say: say}, nil
 }
 
+// Ask makes the node ask who is behind the runtime's socket.
+func (n *Node) Ask(peer profile.Peer) { n.peer = peer }
+
 // Close releases the directory.
 func (n *Node) Close() error { return errors.Join(n.tree.Close(), n.look.Close()) }
 
 // did notes a change.
 func (n *Node) did(format string, args ...any) {
-	n.changed = true
+	for _, why := range n.why {
+		n.say("found: " + why)
+	}
+	n.why, n.changed = nil, true
 	n.say(fmt.Sprintf(format, args...))
 }
 

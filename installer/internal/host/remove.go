@@ -14,6 +14,7 @@ import (
 
 	"quiesce/installer/internal/refusal"
 	"quiesce/manifests"
+	"quiesce/manifests/profile"
 	"quiesce/plugin/stage"
 )
 
@@ -172,7 +173,14 @@ func (n *Node) dropAll(ctx context.Context, units []manifests.Unit, stale bool) 
 
 // dropEmptyWants removes the directories of links that an earlier removal emptied before it was interrupted.
 func (n *Node) dropEmptyWants(units []manifests.Unit) error {
-	by := slices.Clone(runtimes)
+	all, err := profile.All()
+	if err != nil {
+		return err
+	}
+	var by []string
+	for _, p := range all {
+		by = append(by, p.Units...)
+	}
 	for _, u := range units {
 		by = append(by, u.WantedBy...)
 	}

@@ -10,6 +10,7 @@ import (
 // TestOtherRuntimes: a node whose pods do not run with containerd is refused before anything is written, on a running node
 // and in an image.
 func TestOtherRuntimes(t *testing.T) {
+	const containerdConfig = "etc/containerd/config.toml"
 	const flags, yaml = "var/lib/kubelet/kubeadm-flags.env", "var/lib/kubelet/config.yaml"
 	for name, tc := range map[string]struct {
 		files map[string]string
@@ -26,6 +27,9 @@ func TestOtherRuntimes(t *testing.T) {
 		"containerd 2's CRI disabled":        {map[string]string{containerdConfig: "version = 3\ndisabled_plugins = ['io.containerd.cri.v1.runtime']\n"}, "CRI plugin is disabled"},
 		"containerd beside CRI-O's unit":     {map[string]string{"usr/lib/systemd/system/crio.service": "", yaml: "containerRuntimeEndpoint: \"unix:///run/containerd/containerd.sock\"\n"}, ""},
 		"containerd, and its flags win":      {map[string]string{flags: "--container-runtime-endpoint=unix:///run/containerd/containerd.sock", yaml: "containerRuntimeEndpoint: unix:///run/crio/crio.sock\n"}, ""},
+		"Talos":                              {map[string]string{"etc/os-release": "ID=talos\n"}, "system extension"},
+		"Bottlerocket":                       {map[string]string{"usr/lib/os-release": "ID=bottlerocket\n"}, "variant"},
+		"GKE's COS":                          {map[string]string{"etc/os-release": "ID=cos\n"}, "ubuntu_containerd"},
 		"containerd beside Docker":           {map[string]string{unitDir + "/docker.service": ""}, ""},
 		"containerd with something disabled": {map[string]string{containerdConfig: "disabled_plugins = ['io.containerd.snapshotter.v1.zfs']\n"}, ""},
 	} {

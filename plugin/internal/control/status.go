@@ -3,6 +3,7 @@ package control
 import (
 	"time"
 
+	"quiesce/manifests/profile"
 	"quiesce/plugin/internal/gate"
 	"quiesce/plugin/internal/nri"
 	"quiesce/plugin/stage"
@@ -30,6 +31,8 @@ type Runtime struct {
 	Unit    string    `json:"unit"`
 	Listed  time.Time `json:"listed,omitzero"` // when its pods were last listed
 	Error   string    `json:"error,omitempty"`
+
+	Found *profile.Found `json:"found,omitempty"` // how it was found
 }
 
 // Gate is the decision of the moment.

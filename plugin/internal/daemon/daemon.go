@@ -7,6 +7,7 @@ import (
 
 	"github.com/containerd/log"
 
+	"quiesce/manifests/profile"
 	"quiesce/plugin/internal/apply"
 	"quiesce/plugin/internal/control"
 	"quiesce/plugin/internal/cri"
@@ -37,6 +38,7 @@ type Daemon struct {
 	Policy  gate.Policy
 	Start   func(ctx context.Context, t apply.Ticket) error // runs apply's unit to its end
 	Notes   func() []string                                 // what works less than it could, and why
+	Found   func() *profile.Found                           // how the runtime was found; nil: nobody looked
 
 	mu       sync.Mutex
 	status   control.Status

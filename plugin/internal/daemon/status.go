@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/log"
 
+	"quiesce/manifests/profile"
 	"quiesce/plugin/internal/control"
 	"quiesce/plugin/internal/gate"
 	"quiesce/plugin/internal/node"
@@ -103,9 +104,14 @@ func (d *Daemon) known(names []string) {
 func (d *Daemon) Status() control.Status {
 	current, err := d.Store.Current()
 	notes := d.Notes()
+	var found *profile.Found
+	if d.Found != nil {
+		found = d.Found()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.status
+	s.Runtime.Found = found
 	s.Version, s.NRI, s.Restart = d.Version, d.NRI(), d.Store.LastRestart()
 	s.Drain = d.Drains.Status()
 	s.Handlers = merge(s.Handlers, stage.Live(current), d.State.Snapshot().ByHandler())

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/containerd/log"
+
+	"quiesce/manifests/profile"
+	"quiesce/plugin/internal/systemd"
+)
+
+// find finds the containerd of this node; what the settings say counts more than what is found.
+func find(cfg Config) (profile.Found, error) {
+	p, err := profile.Named(cfg.Profile)
+	if err != nil {
+		return profile.Found{}, err
+	}
+	f := profile.Find(hostRoot(), p, profile.Behind)
+	for what, set := range map[string]struct{ now, want *string }{
+		"unit": {&f.Unit, &cfg.Unit}, "config": {&f.Config, &cfg.ContainerdConfig}, "program": {&f.Program, &cfg.ContainerdBinary},
+	} {
+		if *set.want != "" && *set.now != *set.want {
+			f.Why = append(f.Why, what+" "+*set.want+": the settings say so")
+			*set.now = *set.want
+		}
+	}
+	return f, nil
+}
+
+// locate is find for a runtime that may not run: then its unit says what it would run.
+func locate(ctx context.Context, cfg Config) (config, binary string, err error) {
+	f, err := find(cfg)
+	if err != nil || f.PID != 0 {
+		return f.Config, f.Program, err
+	}
+	argv, err := systemd.Unit{Name: cfg.Unit}.Command(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	return containerdConfig(cfg, f, argv), containerdBinary(cfg, argv), nil
+}
+
+// containerdConfig is what the settings or the unit's command line say; where the unit is another program than containerd,
+// it is the profile's.
+func containerdConfig(cfg Config, f profile.Found, argv []string) string {
+	if cfg.ContainerdConfig != "" || len(argv) == 0 || filepath.Base(argv[0]) != "containerd" || f.Fixed {
+		return cmp.Or(cfg.ContainerdConfig, f.Config)
+	}
+	return cmp.Or(profile.ConfigArg(argv), f.Config)
+}
+
+func containerdBinary(cfg Config, argv []string) string {
+	if cfg.ContainerdBinary != "" || len(argv) == 0 || !filepath.IsAbs(argv[0]) || filepath.Base(argv[0]) != "containerd" {
+		return cfg.ContainerdBinary
+	}
+	return argv[0]
+}
+
+// found is what the daemon shows of find; it also leaves it for readers of the results.
+func (c *core) found(ctx context.Context) *profile.Found {
+	f, err := find(c.cfg)
+	if err != nil {
+		log.G(ctx).WithError(err).Warn("the runtime was not found")
+		return nil
+	}
+	if _, err := os.Stat(f.Program); f.Program != "" && err != nil {
+		f.Why = append(f.Why, "the program that runs is no longer there: "+f.Program)
+	}
+	if err := c.store.PublishNode(f); err != nil {
+		log.G(ctx).WithError(err).Warn("what was found was not written to the results")
+	}
+	return &f
+}
