@@ -3,10 +3,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 CACHE   := $(or $(QUIESCE_CACHE),$(HOME)/.cache/quiesce)
 
-.PHONY: help build demo demo-loss chaos test unit lint fuzz clean
+.PHONY: help build demo demo-loss demo-drain chaos test unit lint fuzz clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## both programs, static, into bin/
 	$(GOBUILD) -o bin/quiesce ./plugin
@@ -17,6 +17,9 @@ demo: ## the main job on a throwaway real node: the story, out/demo.json and out
 
 demo-loss: ## 50 exit codes over 20 restarts, and the same without quiesce: out/loss.json, out/evidence/ (needs root)
 	go run ./test/loss/demo
+
+demo-drain: ## PostgreSQL and 100 pods while a node's services stop, with quiesce and as people stop nodes today: out/drain.json, out/drain.svg (needs root)
+	go run ./test/drain/demo
 
 chaos: ## SIGKILL and power cuts at every step of apply, on real nodes: out/chaos.json; CHAOS_SEED=N gives the same again (needs root)
 	CHAOS=all go test -timeout 40m -run Crash ./plugin/internal/apply ./installer/internal/host

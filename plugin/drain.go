@@ -97,10 +97,7 @@ func drainCommand() *cli.Command {
 			case "stop":
 				return drainUnitStop(ctx, cfg)
 			case "stop-post":
-				if os.Getenv("SERVICE_RESULT") == "success" { // systemd.exec(5): ExecStop has run to its end
-					return nil
-				}
-				return drainUnitStop(ctx, cfg)
+				return drainUnitStopPost(ctx, cfg)
 			default:
 				return refuse("drain: --from-systemd %q must be start, stop or stop-post", verb)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/containerd/log"
@@ -13,6 +14,9 @@ import (
 	"quiesce/plugin/internal/systemd"
 	"quiesce/plugin/internal/upgrade"
 )
+
+// drainUnit is this program's unit.
+const drainUnit = "quiesce-drain.service"
 
 // drainUnitStart is ExecStart of quiesce-drain.service: the node is in use again. It never fails: a unit that did not
 // start does not drain when it stops.
@@ -101,6 +105,19 @@ func drainUnitStop(ctx context.Context, cfg Config) error {
 		}
 		return err
 	})
+}
+
+// drainUnitStopPost is its ExecStopPost: it drains if ExecStop has not, or not to its end. A stop that comes while the unit
+// starts skips ExecStop, although the unit's result is success.
+func drainUnitStopPost(ctx context.Context, cfg Config) error {
+	ran, err := systemd.Unit{Name: drainUnit}.StopRan(ctx)
+	if err != nil {
+		log.G(ctx).WithError(err).Warn("whether ExecStop ran is not known")
+	}
+	if ran && os.Getenv("SERVICE_RESULT") == "success" { // systemd.exec(5)
+		return nil
+	}
+	return drainUnitStop(ctx, cfg)
 }
 
 // extend keeps systemd from cutting the drain off before its own deadline.

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,48 +34,48 @@ WantedBy=multi-user.target
 // TestDrain_k is a node with microk8s' units, and one with a single all-in-one unit as k3s has; containerd is the node's,
 // and microk8s' kubelite a stand-in.
 func TestDrain_k(t *testing.T) {
-	check(t, node.InstallPackages(t.Context(), pgBin+"postgres", "postgresql-15"))
-	image := node.Image{Name: pgImage, Files: pgFiles(t)}
+	t.Parallel()
+	image, err := PostgresImage(t.Context(), t.TempDir())
+	check(t, err)
 	for name, tc := range map[string]struct {
-		unit, kubelet, stop, start string
+		unit, kubelet, stop string
+		start               []string
 	}{
 		"microk8s": {
 			unit: microContainerd, kubelet: microKubelite,
 			// What `microk8s stop` does: the services, then whatever it finds left (microk8s-stop.wrapper).
 			stop:  "systemctl stop " + microKubelite + " " + microContainerd + "; pkill -KILL -f 'containerd-[s]him' || true",
-			start: "systemctl start " + microContainerd + " " + microKubelite,
+			start: []string{microContainerd, microKubelite},
 		},
-		"k3s": {unit: "k3s.service", stop: "systemctl stop k3s", start: "systemctl start k3s"},
+		"k3s": {unit: "k3s.service", stop: "systemctl stop k3s", start: []string{"k3s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-k", NoHost: true, Node: node.Config{Images: []node.Image{image}}})
 			convert(ctx, t, l, tc.unit, tc.kubelet)
-			server := database(ctx, t, l, k)
-			bench(ctx, t, l, k)
-			check(t, l.Until(ctx, "500 commits are seen", func(context.Context) (bool, error) { return len(seen(t, l)) > 500, nil }))
+			d, err := StartDatabase(ctx, l, k)
+			check(t, err)
+			check(t, d.Load(ctx, 500))
 			before := ids(ctx, t, l)
-			refresh(ctx, t, l, tc.stop, tc.start)
-			if now := ids(ctx, t, l); strings.Join(now, " ") != strings.Join(before, " ") {
+			refresh(ctx, t, l, d, tc.stop, tc.start)
+			if now := ids(ctx, t, l); !slices.Equal(now, before) {
 				t.Errorf("after the refresh containers are %v, were %v", now, before)
 			}
-			sh(ctx, t, l, tc.stop)
-			committed := seen(t, l)
-			if left := sh(ctx, t, l, "pgrep -x 'postgres|pgbench|psql|victim' || true"); left != "" {
+			run(ctx, t, l, tc.stop)
+			committed := d.Seen()
+			if left := run(ctx, t, l, "pgrep -x 'postgres|pgbench|psql|victim|pause|containerd-shim' || true"); left != "" {
 				t.Errorf("left after the stop: %s", left)
 			}
-			log, err := l.ReadFile(pgData + "/pg.log")
-			check(t, err)
-			if !strings.Contains(string(log), "database system is shut down") {
-				t.Errorf("no clean shutdown:\n%s", log)
+			if !strings.Contains(d.Log(), "database system is shut down") {
+				t.Errorf("no clean shutdown:\n%s", d.Log())
 			}
-			sh(ctx, t, l, "mv "+pgData+"/pg.log "+pgData+"/before.log; "+tc.start)
-			check(t, l.WaitCRI(ctx))
-			check(t, k.sync(ctx, server))
-			ready(ctx, t, l)
-			if n := sh(ctx, t, l, "pgrep -x -c postgres -P $(pgrep -f '[c]ontainerd-shim' | paste -sd,) || true"); strings.TrimSpace(n) != "1" {
+			check(t, d.Again(ctx, tc.start...))
+			if n := run(ctx, t, l, "pgrep -x -c postgres -P $(pgrep -x containerd-shim | paste -sd,) || true"); strings.TrimSpace(n) != "1" {
 				t.Errorf("%s copies of PostgreSQL run", n)
 			}
-			if lost := missing(ctx, t, l, server, committed); lost > 0 {
+			lost, err := d.Missing(ctx, committed)
+			check(t, err)
+			if lost > 0 {
 				t.Errorf("%d of %d rows are lost", lost, len(committed))
 			}
 		})
@@ -89,9 +90,9 @@ func convert(ctx context.Context, t *testing.T, l *lab.Lab, unit, kubelet string
 		check(t, l.WriteFile("/etc/systemd/system/"+kubelet, []byte("[Unit]\nAfter="+unit+"\n[Service]\nExecStart=/bin/sleep infinity\n"), 0o644))
 	}
 	check(t, l.WriteFile("/etc/quiesce/config.toml", []byte("unit = '"+unit+"'\n[drain]\nkubelet = '"+kubelet+"'\n"), 0o644))
-	sh(ctx, t, l, "systemctl disable --now containerd && systemctl daemon-reload && systemctl enable --now "+unit)
+	run(ctx, t, l, "systemctl disable --now containerd && systemctl daemon-reload && systemctl enable --now "+unit)
 	if kubelet != "" {
-		sh(ctx, t, l, "systemctl start "+kubelet)
+		run(ctx, t, l, "systemctl start "+kubelet)
 	}
 	check(t, l.WaitCRI(ctx))
 	_, err := l.Installer(ctx, "host", "--unit", unit)
@@ -99,18 +100,16 @@ func convert(ctx context.Context, t *testing.T, l *lab.Lab, unit, kubelet string
 }
 
 // refresh stops and starts the units while a stand-in of snapd says that it refreshes the snap.
-func refresh(ctx context.Context, t *testing.T, l *lab.Lab, stop, start string) {
+func refresh(ctx context.Context, t *testing.T, l *lab.Lab, d *Database, stop string, start []string) {
 	t.Helper()
 	units, _, _ := strings.Cut(stop, ";")
-	sh(ctx, t, l, `body='{"type":"sync","result":[{"kind":"refresh-snap","summary":"Refresh \"microk8s\" snap","status":"Doing","ready":false}]}'
+	run(ctx, t, l, `body='{"type":"sync","result":[{"kind":"refresh-snap","summary":"Refresh \"microk8s\" snap","status":"Doing","ready":false}]}'
 printf 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s' ${#body} "$body" >/tmp/answer
 systemd-run -q --unit fake-snapd socat UNIX-LISTEN:/run/snapd.socket,fork SYSTEM:'cat /tmp/answer'
 while ! [ -S /run/snapd.socket ]; do sleep 0.1; done
-`+units+"; systemctl stop fake-snapd; rm -f /run/snapd.socket; "+start)
+`+units+"; systemctl stop fake-snapd; rm -f /run/snapd.socket; systemctl start "+strings.Join(start, " "))
 	check(t, l.WaitCRI(ctx))
-	log, err := l.ReadFile(pgData + "/pg.log")
-	check(t, err)
-	if strings.Contains(string(log), "shutdown request") {
-		t.Errorf("the refresh stopped PostgreSQL:\n%s", log)
+	if strings.Contains(d.Log(), "shutdown request") {
+		t.Errorf("the refresh stopped PostgreSQL:\n%s", d.Log())
 	}
 }

@@ -2,7 +2,6 @@ package drain
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"maps"
 	"path"
@@ -18,53 +17,6 @@ import (
 	"quiesce/test/lab"
 )
 
-// Pod is what the kubelet is to keep running.
-type Pod struct {
-	Namespace, Name, UID string
-	Labels, Annotations  map[string]string
-	Source               string // config.source; api if empty
-	Grace                int
-	HostNetwork          bool
-	SharedPID            bool
-	Containers           []Container
-}
-
-// Container of a Pod.
-type Container struct {
-	Name       string
-	Image      string
-	Argv       []string
-	Mounts     map[string]string // host → container
-	PreStop    string            // the handler as JSON
-	Ports      string            // the ports as JSON
-	StopSignal string
-	User       int64 // root if zero
-}
-
-// Image has the victim.
-const Image = "localhost/victim:1"
-
-// Evidence is where victims write, in the node.
-const Evidence = "/var/lib/evidence"
-
-// Victim is a pod with one victim container called main.
-func Victim(ns, name string, grace int, args ...string) Pod {
-	return Pod{
-		Namespace: ns, Name: name, UID: uid(), Grace: grace, Labels: map[string]string{"app": name}, Annotations: map[string]string{},
-		Containers: []Container{VictimContainer("main", name, args...)},
-	}
-}
-
-// VictimContainer writes to a file named after its log.
-func VictimContainer(name, log string, args ...string) Container {
-	return Container{
-		Name: name, Image: Image, Argv: append([]string{"/victim", "-log", "/evidence/" + log}, args...),
-		Mounts: map[string]string{Evidence: "/evidence"},
-	}
-}
-
-func uid() string { return strings.ToLower(rand.Text()[:16]) }
-
 // Kubelet keeps pods running through CRI.
 type Kubelet struct {
 	lab     *lab.Lab
@@ -73,7 +25,7 @@ type Kubelet struct {
 	mu      sync.Mutex
 	pods    []Pod
 	made    []time.Time // containers that were created
-	refused []error     // creations of containers and sandboxes that failed
+	refused []refusal   // creations of containers and sandboxes that failed
 }
 
 // NewKubelet makes one that has no pods.
@@ -114,6 +66,20 @@ func (k *Kubelet) Run(ctx context.Context) {
 	}
 }
 
+// Keep runs Run until the function that it returns is called.
+func (k *Kubelet) Keep(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
 // Made counts the containers created since a time.
 func (k *Kubelet) Made(since time.Time) (n int) {
 	k.mu.Lock()
@@ -126,17 +92,33 @@ func (k *Kubelet) Made(since time.Time) (n int) {
 	return n
 }
 
-// Refused is how often a creation was refused by the fence.
-func (k *Kubelet) Refused() (n int) {
+// refusal is a creation that failed.
+type refusal struct {
+	At    time.Time
+	Pod   string
+	Error string
+}
+
+func (k *Kubelet) refuse(p Pod, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, err := range k.refused {
-		if strings.Contains(err.Error(), "quiesce drains") {
-			n++
+	k.refused = append(k.refused, refusal{At: time.Now().UTC(), Pod: p.Name, Error: err.Error()})
+}
+
+// refusals are those of the fence.
+func (k *Kubelet) refusals() (out []refusal) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range k.refused {
+		if strings.Contains(r.Error, "quiesce drains") {
+			out = append(out, r)
 		}
 	}
-	return n
+	return out
 }
+
+// Refused is how often a creation was refused by the fence.
+func (k *Kubelet) Refused() int { return len(k.refusals()) }
 
 // sync brings one pod to what it should be: a ready sandbox, all containers running.
 func (k *Kubelet) sync(ctx context.Context, p Pod) error {
@@ -162,9 +144,7 @@ func (k *Kubelet) sync(ctx context.Context, p Pod) error {
 	if id == "" {
 		r, err := cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
 		if err != nil {
-			k.mu.Lock()
-			k.refused = append(k.refused, err)
-			k.mu.Unlock()
+			k.refuse(p, err)
 			return fmt.Errorf("run pod %s: %w", p.Name, err)
 		}
 		id = r.GetPodSandboxId()
@@ -192,16 +172,13 @@ func (k *Kubelet) container(ctx context.Context, cri runtimeapi.RuntimeServiceCl
 		}
 	}
 	r, err := cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, Config: k.config(p, c, attempt), SandboxConfig: sc})
-	k.mu.Lock()
 	if err != nil {
-		k.refused = append(k.refused, err)
-	} else {
-		k.made = append(k.made, time.Now())
-	}
-	k.mu.Unlock()
-	if err != nil {
+		k.refuse(p, err)
 		return err
 	}
+	k.mu.Lock()
+	k.made = append(k.made, time.Now())
+	k.mu.Unlock()
 	_, err = cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: r.GetContainerId()})
 	return err
 }
@@ -227,17 +204,6 @@ func (k *Kubelet) sandbox(p Pod, attempt uint32) *runtimeapi.PodSandboxConfig {
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: p.namespaces()},
 		},
 	}
-}
-
-func (p Pod) namespaces() *runtimeapi.NamespaceOption {
-	o := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
-	if p.SharedPID {
-		o.Pid = runtimeapi.NamespaceMode_POD
-	}
-	if p.HostNetwork {
-		o.Network = runtimeapi.NamespaceMode_NODE
-	}
-	return o
 }
 
 func (k *Kubelet) config(p Pod, c Container, attempt uint32) *runtimeapi.ContainerConfig {

@@ -8,17 +8,16 @@ import (
 	"testing"
 	"time"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"quiesce/test/lab"
 )
 
 // TestDrain_e does to the services what must not cost a pod a signal.
 func TestDrain_e(t *testing.T) {
+	t.Parallel()
 	ctx, l, k := setup(t, 5*time.Minute, lab.Options{Name: "drain-e"})
 	pods := []Pod{Victim("default", "web", 30), Victim("default", "db", 30), Victim("kube-system", "dns", 30)}
 	check(t, k.Start(ctx, pods...))
-	started(ctx, t, l, names(pods)...)
+	started(ctx, t, l, Names(pods)...)
 	before := ids(ctx, t, l)
 	packageOf(ctx, t, l)
 	for _, step := range []struct{ name, script string }{
@@ -37,7 +36,7 @@ func TestDrain_e(t *testing.T) {
 		{"disable of quiesce", "systemctl disable quiesce quiesce-drain"},
 		{"stop of both", "systemctl stop quiesce quiesce-drain"},
 	} {
-		sh(ctx, t, l, step.script)
+		run(ctx, t, l, step.script)
 		check(t, l.WaitCRI(ctx))
 		for _, p := range pods {
 			if got := signals(t, l, p.Name); len(got) > 0 {
@@ -48,7 +47,7 @@ func TestDrain_e(t *testing.T) {
 			t.Fatalf("%s: containers are %v, were %v", step.name, now, before)
 		}
 	}
-	if out := sh(ctx, t, l, "journalctl -o cat -t quiesce | grep -c 'packages are being changed' || true"); strings.TrimSpace(out) != "2" && strings.TrimSpace(out) != "1" {
+	if out := run(ctx, t, l, "journalctl -o cat -t quiesce | grep -c 'packages are being changed' || true"); strings.TrimSpace(out) != "2" && strings.TrimSpace(out) != "1" {
 		t.Errorf("the package's stops were seen %s times", out)
 	}
 }
@@ -56,13 +55,9 @@ func TestDrain_e(t *testing.T) {
 // ids are the running containers with their processes.
 func ids(ctx context.Context, t *testing.T, l *lab.Lab) (out []string) {
 	t.Helper()
-	cri, err := l.CRI(ctx)
+	list, err := Running(ctx, l)
 	check(t, err)
-	list, err := cri.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
-		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
-	}})
-	check(t, err)
-	for _, ct := range list.GetContainers() {
+	for _, ct := range list {
 		out = append(out, ct.GetId())
 	}
 	slices.Sort(out)
@@ -79,30 +74,29 @@ func packageOf(ctx context.Context, t *testing.T, l *lab.Lab) {
 	} {
 		check(t, l.WriteFile(path.Join("/tmp/fake/DEBIAN", name), []byte(text), 0o755))
 	}
-	sh(ctx, t, l, "dpkg-deb --build /tmp/fake /tmp/fake.deb")
+	run(ctx, t, l, "dpkg-deb --build /tmp/fake /tmp/fake.deb")
 }
 
 // TestDrain_f stops and starts the services on one boot, again and again, under a kubelet that lives on.
 func TestDrain_f(t *testing.T) {
+	t.Parallel()
 	ctx, l, k := setup(t, 8*time.Minute, lab.Options{Name: "drain-f"})
 	dns := Victim("kube-system", "dns", 10, "-after", "50ms")
 	pods := []Pod{Victim("default", "web", 10, "-after", "200ms"), Victim("default", "db", 10, "-after", "400ms"), dns}
 	check(t, k.Start(ctx, pods...))
-	keeping, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() { defer close(done); k.Run(keeping) }()
-	defer func() { stop(); <-done }()
+	stop := k.Keep(ctx)
+	defer stop()
 	var slowest time.Duration
 	for i := range 10 {
-		started(ctx, t, l, names(pods)...)
-		sh(ctx, t, l, "systemctl stop containerd")
+		started(ctx, t, l, Names(pods)...)
+		run(ctx, t, l, "systemctl stop containerd")
 		checkOrder(t, l, pods, i)
-		if out := sh(ctx, t, l, "pgrep -x victim || true"); strings.TrimSpace(out) != "" {
+		if out := run(ctx, t, l, "pgrep -x victim || true"); strings.TrimSpace(out) != "" {
 			t.Errorf("round %d: victims are left: %s", i, out)
 		}
-		sh(ctx, t, l, "rm -f "+Evidence+"/*; systemctl start containerd")
+		run(ctx, t, l, "rm -f "+Evidence+"/*; systemctl start containerd")
 		began := time.Now()
-		started(ctx, t, l, names(pods)...)
+		started(ctx, t, l, Names(pods)...)
 		slowest = max(slowest, time.Since(began))
 	}
 	t.Logf("10 stops and starts: all pods back after at most %.1f s", slowest.Seconds())
@@ -110,7 +104,6 @@ func TestDrain_f(t *testing.T) {
 		t.Errorf("pods were back after %v", slowest)
 	}
 	stop()
-	<-done
 	check(t, l.Shutdown(ctx))
 	checkOrder(t, l, pods, 10)
 }
@@ -137,66 +130,4 @@ func checkOrder(t *testing.T, l *lab.Lab, pods []Pod, round int) {
 			last = end.At
 		}
 	}
-}
-
-// TestDrain_d has a kubelet that makes anew at once what ends.
-func TestDrain_d(t *testing.T) {
-	ctx, l, k := setup(t, 100*time.Second, lab.Options{Name: "drain-d"})
-	var pods []Pod
-	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		pods = append(pods, Victim("default", name, 10, "-after", "300ms"))
-	}
-	infra := Victim("kube-system", "net", 10, "-after", "300ms")
-	infra.Containers[0].Mounts["/opt/cni/bin"] = "/cni"
-	slow := Victim("kube-system", "slow", 20, "-after", "6s")
-	sh(ctx, t, l, "mkdir -p /opt/cni/bin")
-	check(t, k.Start(ctx, append(pods, infra, slow)...))
-	started(ctx, t, l, append(names(pods), "net", "slow")...)
-	keeping, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() { defer close(done); k.Run(keeping) }()
-	defer func() { stop(); <-done }()
-	began := time.Now()
-	drained := make(chan error, 1)
-	go func() {
-		_, err := l.Quiesce(ctx, "drain", "--all", "--yes")
-		drained <- err
-	}()
-	// While workloads go, the network pod crashes and comes back: its turn is later.
-	check(t, l.Until(ctx, "slow is signalled", func(context.Context) (bool, error) { return len(signals(t, l, "slow")) == 1, nil }))
-	sh(ctx, t, l, "pkill -KILL -f 'evidence/[n]et'")
-	check(t, l.Until(ctx, "net is back", func(context.Context) (bool, error) {
-		ev, err := Events(l, "net")
-		return err == nil && len(ev) == 2 && ev[1].What == "start", nil
-	}))
-	check(t, <-drained)
-	if n := k.Made(began); n != 1 {
-		t.Errorf("%d containers were created while draining, want net's only", n)
-	}
-	fenced := time.Now()
-	check(t, l.Until(ctx, "100 refusals", func(context.Context) (bool, error) { return k.Refused() >= 100, nil }))
-	created := k.Made(fenced)
-	status, err := l.Quiesce(ctx, "status")
-	check(t, err)
-	t.Logf("%d refusals, %d created behind the fence\n%s", k.Refused(), created, status)
-	if created > 0 {
-		t.Errorf("%d containers were created behind the fence", created)
-	}
-	// A daemon that crashes is back with its fence.
-	sh(ctx, t, l, "systemctl kill -s KILL quiesce")
-	check(t, l.Until(ctx, "the daemon is back", func(ctx context.Context) (bool, error) {
-		s, err := l.Status(ctx)
-		return err == nil && s.NRI.Connected, nil
-	}))
-	check(t, l.Until(ctx, "what slipped through is stopped", func(ctx context.Context) (bool, error) { return len(running(ctx, t, l)) == 0, nil }))
-	fenced = time.Now()
-	n := k.Refused()
-	check(t, l.Until(ctx, "more refusals", func(context.Context) (bool, error) { return k.Refused() >= n+20, nil }))
-	if created := k.Made(fenced); created > 0 {
-		t.Errorf("%d containers were created behind the fence of the new daemon", created)
-	}
-	sh(ctx, t, l, "rm -f "+Evidence+"/*")
-	_, err = l.Quiesce(ctx, "resume")
-	check(t, err)
-	started(ctx, t, l, append(names(pods), "net", "slow")...)
 }

@@ -15,13 +15,14 @@ import (
 
 // TestDrain_c drains what does not want to go. The unkillable container's shim hangs.
 func TestDrain_c(t *testing.T) {
+	t.Parallel()
 	ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-c"})
 	deaf, frozen, hook := Victim("default", "deaf", 5, "-deaf"), Victim("default", "frozen", 3), Victim("default", "hook", 4)
 	hook.Containers[0].PreStop = `{"exec":{"command":["/bin/sleep","1000"]}}`
 	dns := Victim("kube-system", "dns", 600, "-deaf")
 	check(t, k.Start(ctx, deaf, frozen, hook, dns))
 	started(ctx, t, l, "deaf", "frozen", "hook", "dns")
-	sh(ctx, t, l, `p=$(pgrep -f 'evidence/[f]rozen'); kill -STOP $(awk '/PPid/ {print $2}' /proc/$p/status)`)
+	run(ctx, t, l, `p=$(pgrep -f 'evidence/[f]rozen'); kill -STOP $(awk '/PPid/ {print $2}' /proc/$p/status)`)
 	began := time.Now()
 	out, err := l.Quiesce(ctx, "drain", "--all", "--yes", "--deadline", "30s")
 	check(t, err)
@@ -30,7 +31,7 @@ func TestDrain_c(t *testing.T) {
 	if took > 31*time.Second {
 		t.Errorf("took %v, the deadline was 30s", took)
 	}
-	got := report(ctx, t, l).outcomes()
+	got := report(ctx, t, l).Outcomes()
 	for c, want := range map[string]string{"deaf/main": "killed at deadline", "frozen/main": "unkillable", "hook/main": "exited", "dns/main": "killed at deadline"} {
 		if got[c] != want {
 			t.Errorf("%s: %q, want %q", c, got[c], want)
@@ -48,6 +49,7 @@ func TestDrain_c(t *testing.T) {
 
 // TestDrain_i runs hooks of every kind, sidecars, and stop signals of images and containers.
 func TestDrain_i(t *testing.T) {
+	t.Parallel()
 	ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-i", Node: node.Config{Images: []node.Image{
 		{Name: "localhost/victim-usr1:1", Programs: map[string]string{"/victim": "./test/drain/victim"}, StopSignal: "SIGUSR1"},
 	}}})
@@ -70,7 +72,7 @@ func TestDrain_i(t *testing.T) {
 	side.Containers = append(side.Containers, VictimContainer("proxy", "side-proxy", "-after", "300ms"), VictimContainer("log", "side-log", "-after", "300ms"))
 	pods := []Pod{exec, http, tcp, sleep, image, sig, side}
 	check(t, k.Start(ctx, pods...))
-	started(ctx, t, l, append(names(pods), "side-proxy", "side-log")...)
+	started(ctx, t, l, append(Names(pods), "side-proxy", "side-log")...)
 	began := time.Now()
 	_, err := l.Quiesce(ctx, "drain", "--all", "--yes")
 	check(t, err)
@@ -110,10 +112,11 @@ func TestDrain_i(t *testing.T) {
 
 // TestDrain_j makes and removes other pods beside a drain with long graces, while the plugin registers anew.
 func TestDrain_j(t *testing.T) {
+	t.Parallel()
 	ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-j"})
 	long := []Pod{Victim("slow", "a", 60, "-after", "25s"), Victim("slow", "b", 60, "-after", "25s"), Victim("slow", "c", 60, "-after", "25s")}
 	check(t, k.Start(ctx, long...))
-	started(ctx, t, l, names(long)...)
+	started(ctx, t, l, Names(long)...)
 	done := make(chan error, 1)
 	go func() {
 		_, err := l.Quiesce(ctx, "drain", "--selector", "slow/*")
@@ -132,7 +135,7 @@ func TestDrain_j(t *testing.T) {
 		default:
 		}
 		if n%5 == 3 {
-			sh(ctx, t, l, "systemctl restart quiesce")
+			run(ctx, t, l, "systemctl restart quiesce")
 		}
 		began := time.Now()
 		pod, err := l.BeginPod(ctx, node.Pod{Containers: []node.Container{node.Shell("sleep 1000")}})

@@ -135,19 +135,38 @@ func (u Unit) Command(ctx context.Context) ([]string, error) {
 			return strings.Split(strings.TrimRight(string(b), "\x00"), "\x00"), nil
 		}
 	}
-	var prop *dbus.Property
-	err = ask(ctx, func(conn *dbus.Conn) (err error) {
-		prop, err = conn.GetUnitTypePropertyContext(ctx, u.Name, "Service", "ExecStart")
-		return err
-	})
+	cmds, err := u.commands(ctx, "ExecStart")
 	if err != nil {
-		return nil, fmt.Errorf("read unit %s: %w", u.Name, err)
+		return nil, err
 	}
-	// a(sasbttttuii): path, argv, …
-	if cmds, ok := prop.Value.Value().([][]any); ok && len(cmds) > 0 && len(cmds[0]) > 1 {
+	if len(cmds) > 0 && len(cmds[0]) > 1 {
 		if argv, ok := cmds[0][1].([]string); ok {
 			return argv, nil
 		}
 	}
 	return nil, fmt.Errorf("read unit %s: it has no ExecStart", u.Name)
+}
+
+// StopRan tells whether the unit's ExecStop was run since the unit was last started.
+func (u Unit) StopRan(ctx context.Context) (bool, error) {
+	cmds, err := u.commands(ctx, "ExecStop")
+	if err != nil || len(cmds) == 0 || len(cmds[0]) < 4 {
+		return false, err
+	}
+	began, _ := cmds[0][3].(uint64)
+	return began > 0, nil
+}
+
+// commands are a property of type a(sasbttttuii): path, argv, failures are ignored, began (real time), …
+func (u Unit) commands(ctx context.Context, name string) ([][]any, error) {
+	var prop *dbus.Property
+	err := ask(ctx, func(conn *dbus.Conn) (err error) {
+		prop, err = conn.GetUnitTypePropertyContext(ctx, u.Name, "Service", name)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read unit %s: %w", u.Name, err)
+	}
+	cmds, _ := prop.Value.Value().([][]any)
+	return cmds, nil
 }
