@@ -18,7 +18,7 @@ func TestDrain_Basics(t *testing.T) {
 		Victim("kube-system", "dns", 0, "-after", "200ms"), static,
 	}
 	check(t, k.Start(ctx, pods...))
-	started(ctx, t, l, Names(pods)...)
+	started(ctx, t, l, names(pods)...)
 	plan, err := l.Quiesce(ctx, "plan")
 	check(t, err)
 	t.Logf("\n%s", plan)
@@ -33,7 +33,7 @@ func TestDrain_Basics(t *testing.T) {
 	t.Logf("\n%s", table)
 	r := report(ctx, t, l)
 	for c, want := range map[string]string{"web/main": "exited", "deaf/main": "killed at deadline", "dns/main": "exited", "etcd/main": "exited"} {
-		if got := r.Outcomes()[c]; got != want {
+		if got := r.outcomes()[c]; got != want {
 			t.Errorf("%s: %q, want %q", c, got, want)
 		}
 	}

@@ -37,7 +37,7 @@ func pg(name string, grace int, script string) Pod {
 // StartDatabase starts a database and waits until it is ready.
 func StartDatabase(ctx context.Context, l *lab.Lab, k *Kubelet) (*Database, error) {
 	d := &Database{lab: l, kubelet: k}
-	if _, err := sh(ctx, l, "mkdir -p "+pgData+" && chown 999:999 "+pgData+" && chmod 700 "+pgData); err != nil {
+	if _, err := script(ctx, l, "mkdir -p "+pgData+" && chown 999:999 "+pgData+" && chmod 700 "+pgData); err != nil {
 		return nil, err
 	}
 	d.server = pg("postgres", 60, `cd /data
@@ -81,7 +81,7 @@ func (d *Database) Load(ctx context.Context, n int) error {
 		"yes 'insert into seen default values returning id;' | "+pgBin+"psql -qAt "+db+" >>/evidence/commits 2>/evidence/psql.err & w=$!\nwait")
 	net := Victim("kube-system", "net", 10, "-after", "100ms")
 	net.Containers[0].Mounts["/opt/cni/bin"] = "/cni"
-	if _, err := sh(ctx, d.lab, "mkdir -p /opt/cni/bin"); err != nil {
+	if _, err := script(ctx, d.lab, "mkdir -p /opt/cni/bin"); err != nil {
 		return err
 	}
 	if err := d.kubelet.Start(ctx, client, net); err != nil {
@@ -107,7 +107,7 @@ func (d *Database) Again(ctx context.Context, units ...string) error {
 	if len(units) == 0 {
 		units = []string{"containerd"}
 	}
-	if _, err := sh(ctx, d.lab, "mv "+pgData+"/pg.log "+pgData+"/before.log; systemctl start "+strings.Join(units, " ")); err != nil {
+	if _, err := script(ctx, d.lab, "mv "+pgData+"/pg.log "+pgData+"/before.log; systemctl start "+strings.Join(units, " ")); err != nil {
 		return err
 	}
 	if err := d.lab.WaitCRI(ctx); err != nil {

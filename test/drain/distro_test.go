@@ -61,16 +61,16 @@ func TestDrain_k(t *testing.T) {
 			if now := ids(ctx, t, l); !slices.Equal(now, before) {
 				t.Errorf("after the refresh containers are %v, were %v", now, before)
 			}
-			run(ctx, t, l, tc.stop)
+			sh(ctx, t, l, tc.stop)
 			committed := d.Seen()
-			if left := run(ctx, t, l, "pgrep -x 'postgres|pgbench|psql|victim|pause|containerd-shim' || true"); left != "" {
+			if left := sh(ctx, t, l, "pgrep -x 'postgres|pgbench|psql|victim|pause|containerd-shim' || true"); left != "" {
 				t.Errorf("left after the stop: %s", left)
 			}
 			if !strings.Contains(d.Log(), "database system is shut down") {
 				t.Errorf("no clean shutdown:\n%s", d.Log())
 			}
 			check(t, d.Again(ctx, tc.start...))
-			if n := run(ctx, t, l, "pgrep -x -c postgres -P $(pgrep -x containerd-shim | paste -sd,) || true"); strings.TrimSpace(n) != "1" {
+			if n := sh(ctx, t, l, "pgrep -x -c postgres -P $(pgrep -x containerd-shim | paste -sd,) || true"); strings.TrimSpace(n) != "1" {
 				t.Errorf("%s copies of PostgreSQL run", n)
 			}
 			lost, err := d.Missing(ctx, committed)
@@ -90,9 +90,9 @@ func convert(ctx context.Context, t *testing.T, l *lab.Lab, unit, kubelet string
 		check(t, l.WriteFile("/etc/systemd/system/"+kubelet, []byte("[Unit]\nAfter="+unit+"\n[Service]\nExecStart=/bin/sleep infinity\n"), 0o644))
 	}
 	check(t, l.WriteFile("/etc/quiesce/config.toml", []byte("unit = '"+unit+"'\n[drain]\nkubelet = '"+kubelet+"'\n"), 0o644))
-	run(ctx, t, l, "systemctl disable --now containerd && systemctl daemon-reload && systemctl enable --now "+unit)
+	sh(ctx, t, l, "systemctl disable --now containerd && systemctl daemon-reload && systemctl enable --now "+unit)
 	if kubelet != "" {
-		run(ctx, t, l, "systemctl start "+kubelet)
+		sh(ctx, t, l, "systemctl start "+kubelet)
 	}
 	check(t, l.WaitCRI(ctx))
 	_, err := l.Installer(ctx, "host", "--unit", unit)
@@ -103,7 +103,7 @@ func convert(ctx context.Context, t *testing.T, l *lab.Lab, unit, kubelet string
 func refresh(ctx context.Context, t *testing.T, l *lab.Lab, d *Database, stop string, start []string) {
 	t.Helper()
 	units, _, _ := strings.Cut(stop, ";")
-	run(ctx, t, l, `body='{"type":"sync","result":[{"kind":"refresh-snap","summary":"Refresh \"microk8s\" snap","status":"Doing","ready":false}]}'
+	sh(ctx, t, l, `body='{"type":"sync","result":[{"kind":"refresh-snap","summary":"Refresh \"microk8s\" snap","status":"Doing","ready":false}]}'
 printf 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s' ${#body} "$body" >/tmp/answer
 systemd-run -q --unit fake-snapd socat UNIX-LISTEN:/run/snapd.socket,fork SYSTEM:'cat /tmp/answer'
 while ! [ -S /run/snapd.socket ]; do sleep 0.1; done

@@ -84,8 +84,8 @@ func containers(ctx context.Context, l *lab.Lab, filter *runtimeapi.ContainerFil
 
 func podName(ct *runtimeapi.Container) string { return ct.GetLabels()["io.kubernetes.pod.name"] }
 
-// Names are the names of pods.
-func Names(pods []Pod) (out []string) {
+// names are the names of pods.
+func names(pods []Pod) (out []string) {
 	for _, p := range pods {
 		out = append(out, p.Name)
 	}

@@ -26,14 +26,14 @@ type Fence struct {
 
 // DrainFenced drains twenty pods of all tiers under such a kubelet, and resumes.
 func DrainFenced(ctx context.Context, l *lab.Lab, k *Kubelet, keep Keep) (f Fence, err error) {
-	if _, err := sh(ctx, l, "mkdir -p /opt/cni/bin /var/lib/kubelet/plugins"); err != nil {
+	if _, err := script(ctx, l, "mkdir -p /opt/cni/bin /var/lib/kubelet/plugins"); err != nil {
 		return f, err
 	}
 	pods := fenced()
 	if err := k.Start(ctx, pods...); err != nil {
 		return f, err
 	}
-	if err := Started(ctx, l, Names(pods)...); err != nil {
+	if err := Started(ctx, l, names(pods)...); err != nil {
 		return f, err
 	}
 	defer k.Keep(ctx)()

@@ -35,9 +35,9 @@ func crashesBehindFence(t *testing.T) {
 	infra := Victim("kube-system", "net", 10, "-after", "300ms")
 	infra.Containers[0].Mounts["/opt/cni/bin"] = "/cni"
 	slow := Victim("kube-system", "slow", 20, "-after", "6s")
-	run(ctx, t, l, "mkdir -p /opt/cni/bin")
+	sh(ctx, t, l, "mkdir -p /opt/cni/bin")
 	check(t, k.Start(ctx, append(pods, infra, slow)...))
-	started(ctx, t, l, append(Names(pods), "net", "slow")...)
+	started(ctx, t, l, append(names(pods), "net", "slow")...)
 	defer k.Keep(ctx)()
 	began := time.Now()
 	drained := make(chan error, 1)
@@ -47,7 +47,7 @@ func crashesBehindFence(t *testing.T) {
 	}()
 	// While workloads go, the network pod crashes and comes back: its turn is later.
 	check(t, l.Until(ctx, "slow is signalled", func(context.Context) (bool, error) { return len(signals(t, l, "slow")) == 1, nil }))
-	run(ctx, t, l, "pkill -KILL -f 'evidence/[n]et'")
+	sh(ctx, t, l, "pkill -KILL -f 'evidence/[n]et'")
 	check(t, l.Until(ctx, "net is back", func(context.Context) (bool, error) {
 		ev, err := Events(l, "net")
 		return err == nil && len(ev) == 2 && ev[1].What == "start", nil
@@ -66,7 +66,7 @@ func crashesBehindFence(t *testing.T) {
 		t.Errorf("%d containers were created behind the fence", created)
 	}
 	// A daemon that crashes is back with its fence.
-	run(ctx, t, l, "systemctl kill -s KILL quiesce")
+	sh(ctx, t, l, "systemctl kill -s KILL quiesce")
 	check(t, l.Until(ctx, "the daemon is back", func(ctx context.Context) (bool, error) {
 		s, err := l.Status(ctx)
 		return err == nil && s.NRI.Connected, nil
@@ -78,8 +78,8 @@ func crashesBehindFence(t *testing.T) {
 	if created := k.Made(fenced); created > 0 {
 		t.Errorf("%d containers were created behind the fence of the new daemon", created)
 	}
-	run(ctx, t, l, "rm -f "+Evidence+"/*")
+	sh(ctx, t, l, "rm -f "+Evidence+"/*")
 	_, err = l.Quiesce(ctx, "resume")
 	check(t, err)
-	started(ctx, t, l, append(Names(pods), "net", "slow")...)
+	started(ctx, t, l, append(names(pods), "net", "slow")...)
 }

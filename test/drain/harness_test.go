@@ -55,9 +55,9 @@ func keep(t testing.TB, l *lab.Lab) {
 	t.Logf("end of the journal's lines on quiesce:\n%s", strings.Join(tail[max(0, len(tail)-40):], ""))
 }
 
-func run(ctx context.Context, t testing.TB, l *lab.Lab, script string) string {
+func sh(ctx context.Context, t testing.TB, l *lab.Lab, text string) string {
 	t.Helper()
-	out, err := sh(ctx, l, script)
+	out, err := script(ctx, l, text)
 	check(t, err)
 	return out
 }

@@ -22,23 +22,23 @@ func TestDrain_KubeletUnit(t *testing.T) {
 	web := Victim("default", "web", 10, "-after", "500ms")
 	check(t, k.Start(ctx, web))
 	started(ctx, t, l, "web")
-	run(ctx, t, l, "systemctl restart containerd")
+	sh(ctx, t, l, "systemctl restart containerd")
 	check(t, l.WaitCRI(ctx))
-	if got := run(ctx, t, l, "systemctl is-active kubelet"); got != "active\n" || len(signals(t, l, "web")) != 0 {
+	if got := sh(ctx, t, l, "systemctl is-active kubelet"); got != "active\n" || len(signals(t, l, "web")) != 0 {
 		t.Errorf("after a restart of the runtime the kubelet is %s", got)
 	}
 	began := time.Now()
-	run(ctx, t, l, "systemctl stop containerd")
+	sh(ctx, t, l, "systemctl stop containerd")
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("the stop took %v", took)
 	}
-	if got := run(ctx, t, l, "systemctl is-active kubelet || true"); got != "inactive\n" {
+	if got := sh(ctx, t, l, "systemctl is-active kubelet || true"); got != "inactive\n" {
 		t.Errorf("after a stop of the runtime the kubelet is %s", got)
 	}
 	if len(signals(t, l, "web")) != 1 {
 		t.Error("web was not stopped")
 	}
-	run(ctx, t, l, "timeout 20 systemctl start containerd")
+	sh(ctx, t, l, "timeout 20 systemctl start containerd")
 	check(t, l.Until(ctx, "the kubelet is started", func(ctx context.Context) (bool, error) {
 		out, err := l.Exec(ctx, "systemctl", "is-active", "kubelet")
 		return err == nil && strings.TrimSpace(out) == "active", nil
@@ -54,7 +54,7 @@ func TestDrain_StopInStart(t *testing.T) {
 	check(t, k.Start(ctx, web))
 	started(ctx, t, l, "web")
 	check(t, l.WriteFile("/etc/systemd/system/quiesce-drain.service.d/slow.conf", []byte("[Service]\nExecStartPre=/bin/sleep 30\n"), 0o644))
-	run(ctx, t, l, "systemctl daemon-reload && systemctl restart containerd")
+	sh(ctx, t, l, "systemctl daemon-reload && systemctl restart containerd")
 	check(t, l.Until(ctx, "the drain unit is starting", func(ctx context.Context) (bool, error) {
 		out, _ := l.Exec(ctx, "systemctl", "is-active", "quiesce-drain") // it is not active: an exit code other than 0
 		return strings.TrimSpace(out) == "activating", nil
@@ -62,11 +62,11 @@ func TestDrain_StopInStart(t *testing.T) {
 	if got := signals(t, l, "web"); len(got) > 0 {
 		t.Fatalf("the restart signalled web: %v", got)
 	}
-	run(ctx, t, l, "systemctl stop containerd")
+	sh(ctx, t, l, "systemctl stop containerd")
 	if got := signals(t, l, "web"); len(got) != 1 {
 		t.Errorf("web got %v", got)
 	}
-	if r := report(ctx, t, l); r.Outcomes()["web/main"] != "exited" || r.Phase != "drained" {
+	if r := report(ctx, t, l); r.outcomes()["web/main"] != "exited" || r.Phase != "drained" {
 		t.Errorf("%+v", r)
 	}
 }

@@ -71,14 +71,14 @@ const Deaf = Tiers
 
 // StartHundred starts the hundred pods.
 func StartHundred(ctx context.Context, l *lab.Lab, k *Kubelet) ([]Pod, error) {
-	if _, err := sh(ctx, l, "mkdir -p /opt/cni/bin /var/lib/kubelet/plugins"); err != nil {
+	if _, err := script(ctx, l, "mkdir -p /opt/cni/bin /var/lib/kubelet/plugins"); err != nil {
 		return nil, err
 	}
 	pods := Hundred()
 	if err := k.Start(ctx, pods...); err != nil {
 		return nil, err
 	}
-	return pods, Started(ctx, l, Names(pods)...)
+	return pods, Started(ctx, l, names(pods)...)
 }
 
 // DrainHundred drains the node of these pods and measures. problems name every breach.

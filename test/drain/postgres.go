@@ -103,7 +103,7 @@ type Ending struct {
 
 // Stop stops the node's services in a way, starts them and the database anew, and counts.
 func (d *Database) Stop(ctx context.Context, w Way, keep Keep) (e Ending, err error) {
-	if _, err := sh(ctx, d.lab, w.Stop); err != nil {
+	if _, err := script(ctx, d.lab, w.Stop); err != nil {
 		return e, err
 	}
 	committed := d.Seen()

@@ -33,7 +33,7 @@ func TestDrain_a(t *testing.T) {
 			}
 			r := report(ctx, t, l)
 			check(t, r.InOrder("bench", "postgres", "net"))
-			for c, o := range r.Outcomes() {
+			for c, o := range r.outcomes() {
 				if o != "exited" {
 					t.Errorf("%s: %s", c, o)
 				}

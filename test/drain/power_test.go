@@ -37,7 +37,7 @@ func TestDrain_g(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-g", Node: node.Config{SystemdCgroup: tc.systemd}})
-			run(ctx, t, l, "mkdir -p /opt/cni/bin")
+			sh(ctx, t, l, "mkdir -p /opt/cni/bin")
 			net := Victim("kube-system", "net", 10, "-listen", "10.99.0.1:9000", "-after", "100ms")
 			net.HostNetwork = true
 			net.Containers[0].Mounts["/opt/cni/bin"] = "/cni"
@@ -45,7 +45,7 @@ func TestDrain_g(t *testing.T) {
 			shared := Victim("default", "shared", 20, "-after", "1500ms", "-peer", "10.99.0.1:9000")
 			shared.SharedPID = true
 			check(t, k.Start(ctx, net, web))
-			run(ctx, t, l, "systemctl daemon-reload")
+			sh(ctx, t, l, "systemctl daemon-reload")
 			check(t, k.Start(ctx, shared))
 			started(ctx, t, l, "net", "web", "shared")
 			if tc.systemd {
@@ -65,7 +65,7 @@ func TestDrain_g(t *testing.T) {
 			}
 			check(t, l.Start(ctx))
 			r := report(ctx, t, l)
-			if got := r.Outcomes(); got["web/main"] != "exited" || got["shared/main"] != "exited" || got["net/main"] != "exited" || r.Trigger != "shutdown" || r.Phase != "ended" {
+			if got := r.outcomes(); got["web/main"] != "exited" || got["shared/main"] != "exited" || got["net/main"] != "exited" || r.Trigger != "shutdown" || r.Phase != "ended" {
 				t.Errorf("the report after the boot: %+v", r)
 			}
 		})
@@ -105,11 +105,11 @@ func checkLastWords(t *testing.T, l *lab.Lab) {
 // scopes expects every scope to be ordered before the drain, and containers to have their stop timeout.
 func scopes(ctx context.Context, t *testing.T, l *lab.Lab) {
 	t.Helper()
-	out := run(ctx, t, l, "systemctl list-units --plain --no-legend 'cri-containerd-*.scope' | awk '{print $1}'")
+	out := sh(ctx, t, l, "systemctl list-units --plain --no-legend 'cri-containerd-*.scope' | awk '{print $1}'")
 	with, n := 0, 0
 	for unit := range strings.FieldsSeq(out) {
 		n++
-		p := run(ctx, t, l, "systemctl show -p Before -p TimeoutStopUSec "+unit)
+		p := sh(ctx, t, l, "systemctl show -p Before -p TimeoutStopUSec "+unit)
 		if !strings.Contains(p, "quiesce-drain.service") {
 			t.Errorf("%s: %s", unit, p)
 		}
@@ -145,9 +145,9 @@ func TestDrain_h(t *testing.T) {
 			check(t, k.Start(ctx, web, deaf, usr))
 			started(ctx, t, l, "web", "deaf", "usr")
 			if tc.script == "" {
-				run(ctx, t, l, "/opt/quiesce/bin/quiesce drain --all --yes >/dev/null 2>&1 & p=$!; "+middle+"kill -KILL $p; /opt/quiesce/bin/quiesce drain --all --yes")
+				sh(ctx, t, l, "/opt/quiesce/bin/quiesce drain --all --yes >/dev/null 2>&1 & p=$!; "+middle+"kill -KILL $p; /opt/quiesce/bin/quiesce drain --all --yes")
 			} else {
-				run(ctx, t, l, "systemctl stop containerd & "+tc.script)
+				sh(ctx, t, l, "systemctl stop containerd & "+tc.script)
 			}
 			check(t, l.Until(ctx, "the drain is over", func(ctx context.Context) (bool, error) { return report(ctx, t, l).Phase != "draining", nil }))
 			for _, p := range []string{"web", "deaf", "usr"} {
@@ -158,17 +158,17 @@ func TestDrain_h(t *testing.T) {
 			if got := signals(t, l, "usr"); len(got) == 1 && got[0].What != "user defined signal 1" {
 				t.Errorf("usr got %v", got)
 			}
-			if left := run(ctx, t, l, "pgrep -x victim || true"); left != "" {
+			if left := sh(ctx, t, l, "pgrep -x victim || true"); left != "" {
 				t.Errorf("left: %s", left)
 			}
 			r := report(ctx, t, l)
-			got := r.Outcomes()
+			got := r.outcomes()
 			if got["web/main"] != tc.want || got["usr/main"] != tc.want || got["deaf/main"] != "killed at deadline" || r.Phase != "drained" {
 				table, _ := l.Quiesce(ctx, "report")
 				t.Errorf("%s %v\n%s", r.Phase, got, table)
 			}
 			if tc.want != "exited" {
-				run(ctx, t, l, "systemctl start containerd")
+				sh(ctx, t, l, "systemctl start containerd")
 				check(t, l.WaitCRI(ctx))
 				check(t, k.sync(ctx, web))
 			}

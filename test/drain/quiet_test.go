@@ -17,7 +17,7 @@ func TestDrain_e(t *testing.T) {
 	ctx, l, k := setup(t, 5*time.Minute, lab.Options{Name: "drain-e"})
 	pods := []Pod{Victim("default", "web", 30), Victim("default", "db", 30), Victim("kube-system", "dns", 30)}
 	check(t, k.Start(ctx, pods...))
-	started(ctx, t, l, Names(pods)...)
+	started(ctx, t, l, names(pods)...)
 	before := ids(ctx, t, l)
 	packageOf(ctx, t, l)
 	for _, step := range []struct{ name, script string }{
@@ -36,7 +36,7 @@ func TestDrain_e(t *testing.T) {
 		{"disable of quiesce", "systemctl disable quiesce quiesce-drain"},
 		{"stop of both", "systemctl stop quiesce quiesce-drain"},
 	} {
-		run(ctx, t, l, step.script)
+		sh(ctx, t, l, step.script)
 		check(t, l.WaitCRI(ctx))
 		for _, p := range pods {
 			if got := signals(t, l, p.Name); len(got) > 0 {
@@ -47,7 +47,7 @@ func TestDrain_e(t *testing.T) {
 			t.Fatalf("%s: containers are %v, were %v", step.name, now, before)
 		}
 	}
-	if out := run(ctx, t, l, "journalctl -o cat -t quiesce | grep -c 'packages are being changed' || true"); strings.TrimSpace(out) != "2" && strings.TrimSpace(out) != "1" {
+	if out := sh(ctx, t, l, "journalctl -o cat -t quiesce | grep -c 'packages are being changed' || true"); strings.TrimSpace(out) != "2" && strings.TrimSpace(out) != "1" {
 		t.Errorf("the package's stops were seen %s times", out)
 	}
 }
@@ -74,7 +74,7 @@ func packageOf(ctx context.Context, t *testing.T, l *lab.Lab) {
 	} {
 		check(t, l.WriteFile(path.Join("/tmp/fake/DEBIAN", name), []byte(text), 0o755))
 	}
-	run(ctx, t, l, "dpkg-deb --build /tmp/fake /tmp/fake.deb")
+	sh(ctx, t, l, "dpkg-deb --build /tmp/fake /tmp/fake.deb")
 }
 
 // TestDrain_f stops and starts the services on one boot, again and again, under a kubelet that lives on.
@@ -88,15 +88,15 @@ func TestDrain_f(t *testing.T) {
 	defer stop()
 	var slowest time.Duration
 	for i := range 10 {
-		started(ctx, t, l, Names(pods)...)
-		run(ctx, t, l, "systemctl stop containerd")
+		started(ctx, t, l, names(pods)...)
+		sh(ctx, t, l, "systemctl stop containerd")
 		checkOrder(t, l, pods, i)
-		if out := run(ctx, t, l, "pgrep -x victim || true"); strings.TrimSpace(out) != "" {
+		if out := sh(ctx, t, l, "pgrep -x victim || true"); strings.TrimSpace(out) != "" {
 			t.Errorf("round %d: victims are left: %s", i, out)
 		}
-		run(ctx, t, l, "rm -f "+Evidence+"/*; systemctl start containerd")
+		sh(ctx, t, l, "rm -f "+Evidence+"/*; systemctl start containerd")
 		began := time.Now()
-		started(ctx, t, l, Names(pods)...)
+		started(ctx, t, l, names(pods)...)
 		slowest = max(slowest, time.Since(began))
 	}
 	t.Logf("10 stops and starts: all pods back after at most %.1f s", slowest.Seconds())

@@ -51,8 +51,8 @@ func ReadReport(ctx context.Context, l *lab.Lab) (r Report, err error) {
 	return r, nil
 }
 
-// Outcomes maps pod/container to the outcome.
-func (r Report) Outcomes() map[string]string {
+// outcomes maps pod/container to the outcome.
+func (r Report) outcomes() map[string]string {
 	out := map[string]string{}
 	for _, p := range r.Pods {
 		for _, c := range p.Containers {

@@ -22,7 +22,7 @@ func TestDrain_c(t *testing.T) {
 	dns := Victim("kube-system", "dns", 600, "-deaf")
 	check(t, k.Start(ctx, deaf, frozen, hook, dns))
 	started(ctx, t, l, "deaf", "frozen", "hook", "dns")
-	run(ctx, t, l, `p=$(pgrep -f 'evidence/[f]rozen'); kill -STOP $(awk '/PPid/ {print $2}' /proc/$p/status)`)
+	sh(ctx, t, l, `p=$(pgrep -f 'evidence/[f]rozen'); kill -STOP $(awk '/PPid/ {print $2}' /proc/$p/status)`)
 	began := time.Now()
 	out, err := l.Quiesce(ctx, "drain", "--all", "--yes", "--deadline", "30s")
 	check(t, err)
@@ -31,7 +31,7 @@ func TestDrain_c(t *testing.T) {
 	if took > 31*time.Second {
 		t.Errorf("took %v, the deadline was 30s", took)
 	}
-	got := report(ctx, t, l).Outcomes()
+	got := report(ctx, t, l).outcomes()
 	for c, want := range map[string]string{"deaf/main": "killed at deadline", "frozen/main": "unkillable", "hook/main": "exited", "dns/main": "killed at deadline"} {
 		if got[c] != want {
 			t.Errorf("%s: %q, want %q", c, got[c], want)
@@ -72,7 +72,7 @@ func TestDrain_i(t *testing.T) {
 	side.Containers = append(side.Containers, VictimContainer("proxy", "side-proxy", "-after", "300ms"), VictimContainer("log", "side-log", "-after", "300ms"))
 	pods := []Pod{exec, http, tcp, sleep, image, sig, side}
 	check(t, k.Start(ctx, pods...))
-	started(ctx, t, l, append(Names(pods), "side-proxy", "side-log")...)
+	started(ctx, t, l, append(names(pods), "side-proxy", "side-log")...)
 	began := time.Now()
 	_, err := l.Quiesce(ctx, "drain", "--all", "--yes")
 	check(t, err)
@@ -116,7 +116,7 @@ func TestDrain_j(t *testing.T) {
 	ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-j"})
 	long := []Pod{Victim("slow", "a", 60, "-after", "25s"), Victim("slow", "b", 60, "-after", "25s"), Victim("slow", "c", 60, "-after", "25s")}
 	check(t, k.Start(ctx, long...))
-	started(ctx, t, l, Names(long)...)
+	started(ctx, t, l, names(long)...)
 	done := make(chan error, 1)
 	go func() {
 		_, err := l.Quiesce(ctx, "drain", "--selector", "slow/*")
@@ -135,7 +135,7 @@ func TestDrain_j(t *testing.T) {
 		default:
 		}
 		if n%5 == 3 {
-			run(ctx, t, l, "systemctl restart quiesce")
+			sh(ctx, t, l, "systemctl restart quiesce")
 		}
 		began := time.Now()
 		pod, err := l.BeginPod(ctx, node.Pod{Containers: []node.Container{node.Shell("sleep 1000")}})

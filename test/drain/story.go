@@ -40,6 +40,6 @@ func Boot(ctx context.Context, o lab.Options) (*lab.Lab, *Kubelet, error) {
 	return l, NewKubelet(l, o.Node.SystemdCgroup), nil
 }
 
-func sh(ctx context.Context, l *lab.Lab, script string) (string, error) {
-	return l.Exec(ctx, "sh", "-c", script)
+func script(ctx context.Context, l *lab.Lab, text string) (string, error) {
+	return l.Exec(ctx, "sh", "-c", text)
 }
