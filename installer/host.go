@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -20,6 +21,8 @@ func hostVerb() *cli.Command {
 		Name: "host", Usage: "put this node, or the image of one, in order for quiesce; or take quiesce off it",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "root", Usage: "the root `DIR` of an image, in which nothing runs (default: this node)"},
+			&cli.BoolFlag{Name: "running", Usage: "DIR is the root of a running node, as a pod sees it: its systemd is asked"},
+			&cli.DurationFlag{Name: "keep", Usage: "stay, and put the node in order again every `D`"},
 			&cli.StringFlag{Name: "binary", Usage: "the program quiesce (default: the `FILE` beside this program)"},
 			&cli.StringFlag{Name: "unit", Usage: "the `UNIT` that runs containerd (default: what the settings say, else the one that is there)"},
 			&cli.BoolFlag{Name: "remove", Usage: "take quiesce off; refuses while handlers are live or entries wait"},
@@ -32,16 +35,33 @@ func hostAction(ctx context.Context, c *cli.Command) error {
 	if err := noArgs(c); err != nil {
 		return err
 	}
+	if c.Duration("keep") < 0 || c.Bool("remove") && c.IsSet("keep") {
+		return refusal.New("host: --keep must be more than 0s, and is not for --remove")
+	}
+	err := onHost(ctx, c)
+	for err == nil && c.Duration("keep") > 0 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(c.Duration("keep")):
+			err = onHost(ctx, c)
+		}
+	}
+	return err
+}
+
+func onHost(ctx context.Context, c *cli.Command) error {
+	root := cmp.Or(c.String("root"), "/")
 	var units host.Units
-	if !c.IsSet("root") {
-		m, err := systemd.Connect(ctx)
+	if !c.IsSet("root") || c.Bool("running") {
+		m, err := systemd.Connect(ctx, root)
 		if err != nil {
 			return refusal.New("host: systemd does not answer here (%v); for the image of a node use --root DIR", err)
 		}
 		defer m.Close()
 		units = m
 	}
-	node, err := host.Open(cmp.Or(c.String("root"), "/"), units, func(s string) { fmt.Fprintln(c.Root().Writer, s) })
+	node, err := host.Open(root, units, func(s string) { fmt.Fprintln(c.Root().Writer, s) })
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -64,6 +65,9 @@ type Config struct {
 
 	Drain DrainConfig `toml:"drain"`
 
+	MetricsAddress string `toml:"metricsAddress"` // a TCP address that serves /metrics too, such as "127.0.0.1:9477"; empty: none
+	NodeLabels     bool   `toml:"nodeLabels"`     // tell Node Feature Discovery which handlers are live
+
 	StageDir  string `toml:"stageDir"`
 	ShimDir   string `toml:"shimDir"`
 	RunDir    string `toml:"runDir"`
@@ -92,7 +96,8 @@ func defaults(p profile.Profile) (Config, error) {
 		NRISocket:           "/var/run/nri/nri.sock",
 		StageDir:            stage.DefaultDir, ShimDir: p.Shims, RunDir: "/run/quiesce",
 		LogLevel: "info", LogFormat: "text",
-		Drain: drainDefaults(),
+		NodeLabels: true,
+		Drain:      drainDefaults(),
 	}, nil
 }
 
@@ -196,6 +201,9 @@ func (c *Config) validate() error {
 	}
 	if err := c.Drain.validate(); err != nil {
 		return err
+	}
+	if _, _, err := net.SplitHostPort(c.MetricsAddress); c.MetricsAddress != "" && err != nil {
+		return fmt.Errorf("metricsAddress: %q must be HOST:PORT", c.MetricsAddress)
 	}
 	if c.VerifyTimeout == 0 {
 		return errors.New("verifyTimeout: must be more than 0s")

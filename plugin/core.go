@@ -34,6 +34,7 @@ type core struct {
 	store    *stage.Store
 	client   *cri.Client
 	listener net.Listener
+	metrics  net.Listener // nil: none on TCP
 	drained  *drain.Store
 	fence    *daemon.Fence
 	drains   *daemon.Drains
@@ -60,6 +61,7 @@ func openCore(ctx context.Context, cfg Config, kind lockKind) (_ *core, err erro
 	if c.listener, err = control.Listen(cfg.controlSocket()); err != nil {
 		return nil, err
 	}
+	c.listenMetrics(ctx)
 	if c.drained, err = drain.OpenStore(cfg.StageDir); err != nil {
 		return nil, err
 	}
@@ -67,8 +69,24 @@ func openCore(ctx context.Context, cfg Config, kind lockKind) (_ *core, err erro
 	return c, nil
 }
 
+// listenMetrics opens the port for metrics. Without it everything else goes on.
+func (c *core) listenMetrics(ctx context.Context) {
+	if c.cfg.MetricsAddress == "" {
+		return
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.cfg.MetricsAddress)
+	if err != nil {
+		c.notes = append(c.notes, "no metrics on TCP: "+err.Error())
+		return
+	}
+	c.metrics = l
+}
+
 func (c *core) close() {
 	var errs error
+	if c.metrics != nil {
+		errs = errors.Join(errs, ignoreClosed(c.metrics.Close()))
+	}
 	if c.listener != nil {
 		errs = errors.Join(errs, ignoreClosed(c.listener.Close()))
 	}
@@ -107,6 +125,9 @@ func (c *core) serve(ctx context.Context, g *errgroup.Group, state *node.State, 
 		log.G(ctx).WithError(err).Error("containers may still be frozen; `quiesce thaw` tries again")
 	}
 	g.Go(func() error { return control.Serve(ctx, c.listener, d) })
+	if c.metrics != nil {
+		g.Go(func() error { return control.ServeMetrics(ctx, c.metrics, d) })
+	}
 	g.Go(func() error { return d.Run(ctx) })
 	g.Go(func() error { return keepDrained(ctx, c.cfg, c.drains) })
 	if c.cfg.Drain.Logind {

@@ -167,6 +167,11 @@ type Restart struct {
 	Freeze  Freeze        `json:"freeze"`
 	Done    int           `json:"done"`   // how many restarts were verified, this one included
 	Broken  int           `json:"broken"` // how many were not
+
+	// Of all restarts, this one included.
+	AllTook      time.Duration `json:"all_took_ns"`
+	AllProtected int           `json:"all_protected"`
+	AllLost      int           `json:"all_lost"`
 }
 
 // Freeze tells of the containers that were kept from ending during a restart.
@@ -223,6 +228,8 @@ func (s *Store) PublishRestart(r Restart) error {
 	if r.Failed != "" {
 		r.Done, r.Broken = last.Done, last.Broken+1
 	}
+	r.AllTook = last.AllTook + r.Took
+	r.AllProtected, r.AllLost = last.AllProtected+r.Freeze.Containers, last.AllLost+len(r.Lost)
 	return s.results.writeJSON(restartName, r, 0o644)
 }
 

@@ -39,6 +39,10 @@ func (p Pod) containerConfig(c Container, message string) (*runtimeapi.Container
 		},
 		Mounts: []*runtimeapi.Mount{{HostPath: message, ContainerPath: terminationMessage}},
 	}
+	if c.Security != nil {
+		config.Linux.SecurityContext = c.Security
+		config.Linux.SecurityContext.NamespaceOptions = p.namespaces()
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		config.Envs = append(config.Envs, &runtimeapi.KeyValue{Key: name, Value: []byte(c.Env[name])})
 	}

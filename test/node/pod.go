@@ -37,6 +37,8 @@ type Container struct {
 	Privileged bool
 	StopSignal string   // such as SIGUSR1; the image's if empty
 	PreStop    []string // exec hook run before the stop signal
+	// Security is what a pod's securityContext becomes; nil: what Privileged says. The namespaces are the pod's.
+	Security *runtimeapi.LinuxContainerSecurityContext
 }
 
 // Mount is a host path of the node in a container.

@@ -82,6 +82,7 @@ func newNode(t *testing.T) *fixture {
 		check(t, os.MkdirAll(filepath.Join(f.root, dir), 0o755))
 	}
 	f.write(t, "usr/lib/systemd/system/containerd.service", "[Service]\n")
+	check(t, os.Symlink("/proc", filepath.Join(f.root, "proc")))
 	program, err := exec.LookPath("sleep")
 	check(t, err)
 	f.opt = Options{Binary: program, Self: program}

@@ -2,11 +2,14 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"quiesce/manifests"
@@ -165,7 +168,7 @@ func (n *Node) start(ctx context.Context, units []manifests.Unit, restart, reloa
 		reload = reload || st.Stale || st.Unknown
 		if u.Name == daemon {
 			running := slices.Contains([]string{"active", "reloading"}, st.Active)
-			restart = restart || st.Stale || !running || !n.runs(st.PID)
+			restart = restart || st.Stale || !running || !n.runs(st)
 		}
 	}
 	if reload {
@@ -186,13 +189,17 @@ func (n *Node) start(ctx context.Context, units []manifests.Unit, restart, reloa
 	return nil
 }
 
-// runs tells whether a process runs the program that is in place.
-func (n *Node) runs(pid int) bool {
-	now, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
+// runs tells whether a unit's process runs the program that is in place. A pod without capabilities may not look at
+// another's program: there the process must be younger than the file.
+func (n *Node) runs(st State) bool {
+	fi, err := n.look.Stat(path.Join(binDir, "quiesce"))
 	if err != nil {
 		return false
 	}
-	fi, err := n.look.Stat(path.Join(binDir, "quiesce"))
+	now, err := os.Stat(filepath.Join(n.dir, "proc", strconv.Itoa(st.PID), "exe"))
+	if errors.Is(err, fs.ErrPermission) {
+		return st.Began.After(fi.ModTime())
+	}
 	return err == nil && os.SameFile(now, fi)
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"quiesce/manifests/profile"
 	"quiesce/plugin/stage"
@@ -25,10 +26,11 @@ const (
 
 // State is what systemd makes of a unit.
 type State struct {
-	Active  string // ActiveState
-	Stale   bool   // systemd knows the unit otherwise than it is on disk
-	Unknown bool   // systemd knows no such unit
-	PID     int    // of its main process, or 0
+	Active  string    // ActiveState
+	Stale   bool      // systemd knows the unit otherwise than it is on disk
+	Unknown bool      // systemd knows no such unit
+	PID     int       // of its main process, or 0
+	Began   time.Time // when that was started
 }
 
 // Units is the running systemd.

@@ -5,8 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
 
 	"quiesce/installer/internal/host"
 )
@@ -14,16 +19,35 @@ import (
 // Manager is a connection to systemd.
 type Manager struct{ conn *dbus.Conn }
 
-// Connect connects to systemd itself, or else by way of the system bus.
-func Connect(ctx context.Context) (*Manager, error) {
-	conn, err := dbus.NewSystemdConnectionContext(ctx)
+// Connect connects to systemd itself, or else by way of the system bus. root is the node's root directory.
+func Connect(ctx context.Context, root string) (*Manager, error) {
+	at := func(socket string, hello bool) (*dbus.Conn, error) {
+		return dbus.NewConnection(func() (*godbus.Conn, error) { return dial(ctx, filepath.Join(root, socket), hello) })
+	}
+	conn, err := at("run/systemd/private", false)
 	if err != nil {
 		var berr error
-		if conn, berr = dbus.NewSystemConnectionContext(ctx); berr != nil {
+		if conn, berr = at("run/dbus/system_bus_socket", true); berr != nil {
 			return nil, fmt.Errorf("connect to systemd: %w", errors.Join(err, berr))
 		}
 	}
 	return &Manager{conn}, nil
+}
+
+// dial connects to a socket as the user of this process. systemd's own takes no Hello.
+func dial(ctx context.Context, socket string, hello bool) (*godbus.Conn, error) {
+	conn, err := godbus.Dial("unix:path="+godbus.EscapeBusAddressValue(socket), godbus.WithContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	err = conn.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Getuid()))})
+	if err == nil && hello {
+		err = conn.Hello()
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
 }
 
 // Close ends the connection.
@@ -39,7 +63,8 @@ func (m *Manager) State(ctx context.Context, unit string) (host.State, error) {
 	stale, _ := props["NeedDaemonReload"].(bool)
 	load, _ := props["LoadState"].(string)
 	pid, _ := props["MainPID"].(uint32)
-	return host.State{Active: active, Stale: stale, Unknown: load == "not-found", PID: int(pid)}, nil
+	began, _ := props["ExecMainStartTimestamp"].(uint64)                                                                                   // in microseconds
+	return host.State{Active: active, Stale: stale, Unknown: load == "not-found", PID: int(pid), Began: time.UnixMicro(int64(began))}, nil //nolint:gosec // it fits
 }
 
 // Reload makes systemd read its unit files again.

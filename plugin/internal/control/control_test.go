@@ -3,11 +3,13 @@ package control
 import (
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"quiesce/plugin/internal/drain"
 	"quiesce/plugin/internal/gate"
 	"quiesce/plugin/internal/nri"
 	"quiesce/plugin/stage"
@@ -36,11 +39,12 @@ func (b *backend) Status() Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return Status{
-		Version: "test", NRI: nri.Status{Connected: true},
+		Version: "test", NRI: nri.Status{Connected: true, Callbacks: nri.Latency{Count: 4, Sum: time.Second, Buckets: map[time.Duration]uint64{100 * time.Microsecond: 3}}},
+		Drain:      Drain{Phase: drain.Drained, Outcomes: map[string]map[drain.Outcome]int{"workloads": {drain.Killed: 2, drain.Exited: 1}, "network": {"": 1}}},
 		Gate:       Gate{Phase: gate.Collecting, Since: time.Unix(100, 0), Blockers: []gate.Blocker{{Reason: gate.InstallersInFlight, Since: time.Unix(90, 0)}}},
 		Installers: []Installer{{Pod: "a/b", Stuck: true}, {Pod: "a/c"}},
 		Handlers:   []Handler{{Name: "spin", Pods: []string{"x/y"}}},
-		Restart:    stage.Restart{Done: 3, Broken: 1, Lost: []string{"p/c"}},
+		Restart:    stage.Restart{Done: 3, Broken: 1, Lost: []string{"p/c"}, AllLost: 5},
 	}
 }
 
@@ -172,6 +176,9 @@ func TestMetrics(t *testing.T) {
 		`quiesce_gate_blocked_since_timestamp_seconds{reason="installers in flight"} 90`, `quiesce_installers_in_flight 2`,
 		`quiesce_installers_stuck 1`, `quiesce_handler_pods{handler="spin"} 1`, `quiesce_restarts_total{result="verified"} 3`,
 		`quiesce_restarts_total{result="failed"} 1`, `quiesce_last_restart_lost_exit_codes 1`,
+		`quiesce_nri_callback_seconds_bucket{le="0.0001"} 3`, `quiesce_nri_callback_seconds_bucket{le="+Inf"} 4`, `quiesce_nri_callback_seconds_count 4`,
+		`quiesce_drain_containers{outcome="killed at deadline",tier="workloads"} 2`, `quiesce_drain_containers{outcome="not yet",tier="network"} 1`,
+		`quiesce_exit_codes_lost_total 5`,
 	} {
 		if !strings.Contains(string(b), line+"\n") {
 			t.Errorf("metrics lack %q:\n%s", line, b)
@@ -183,5 +190,37 @@ func TestNoDaemon(t *testing.T) {
 	_, err := NewClient(filepath.Join(t.TempDir(), "none")).Status(context.Background())
 	if err == nil || !strings.Contains(err.Error(), "is quiesce.service running?") {
 		t.Errorf("got %v", err)
+	}
+}
+
+var update = flag.Bool("update", false, "write docs/usage/metrics.md")
+
+// TestMetricsReference: the document is what the code says.
+func TestMetricsReference(t *testing.T) {
+	const file = "../../../docs/usage/metrics.md"
+	if *update {
+		if err := os.WriteFile(file, []byte(reference()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != reference() {
+		t.Errorf("%s is stale (%v): go test ./plugin/internal/control -run MetricsReference -update", file, err)
+	}
+}
+
+// TestMetricNames: base units, and no label whose values are without bounds, such as a pod's name.
+func TestMetricNames(t *testing.T) {
+	for _, m := range metrics() {
+		if m.kind == counter != strings.HasSuffix(m.name, "_total") {
+			t.Errorf("%s: a counter ends in _total, nothing else does", m.name)
+		}
+		if strings.Contains(m.name, "milli") || strings.Contains(m.name, "_ms") || !strings.HasSuffix(m.help, ".") {
+			t.Errorf("%s: %q", m.name, m.help)
+		}
+		for _, l := range m.labels {
+			if !slices.Contains([]string{"version", "goversion", "handler", "phase", "reason", "result", "tier", "outcome"}, l) {
+				t.Errorf("%s has the label %s", m.name, l)
+			}
+		}
 	}
 }

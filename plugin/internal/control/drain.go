@@ -17,6 +17,9 @@ type Drain struct {
 	Fence   bool        `json:"fence"`             // containers of drained pods are refused
 	Refused int64       `json:"refused,omitempty"` // since the daemon started
 	Error   string      `json:"error,omitempty"`
+
+	Took     time.Duration                    `json:"took_ns,omitempty"`  // until it was done, or until now
+	Outcomes map[string]map[drain.Outcome]int `json:"outcomes,omitempty"` // of containers, by tier
 }
 
 // Drain makes the daemon read the drain's state: its fence follows from it.

@@ -77,11 +77,15 @@ func peer(c *net.UnixConn) (uid int, err error) {
 
 // Serve answers until ctx ends.
 func Serve(ctx context.Context, l net.Listener, b Backend) error {
-	srv := &http.Server{Handler: handler(ctx, b), ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: maxBody}
+	return answer(ctx, l, handler(ctx, b))
+}
+
+func answer(ctx context.Context, l net.Listener, h http.Handler) error {
+	srv := &http.Server{Handler: h, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: maxBody}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve control socket: %w", err)
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}
 	return nil
 }
@@ -106,10 +110,21 @@ func handler(ctx context.Context, b Backend) http.Handler {
 		return nil
 	}))
 	mux.HandleFunc("POST /v1/drain", do(func(Request) error { return b.DrainChanged() }))
+	mux.Handle("GET /metrics", scrape(b))
+	return mux
+}
+
+func scrape(b Backend) http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collector{b})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
-	return mux
+	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
+}
+
+// ServeMetrics answers GET /metrics, and nothing else, until ctx ends.
+func ServeMetrics(ctx context.Context, l net.Listener, b Backend) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", scrape(b))
+	return answer(ctx, l, mux)
 }
 
 // Request is the body of every POST.

@@ -49,7 +49,7 @@ func (d *Drains) Reload() error {
 	if st == nil {
 		return nil
 	}
-	d.status = control.Drain{Phase: st.Phase, What: st.Trigger + ": " + st.Selection.String(), Began: st.Began, Fence: f != nil}
+	d.status = control.Drain{Phase: st.Phase, What: st.Trigger + ": " + st.Selection.String(), Began: st.Began, Fence: f != nil, Took: st.Took(time.Now()), Outcomes: st.Outcomes()}
 	if st.Current < len(st.Steps) {
 		d.status.Tier = st.Steps[st.Current].Name
 	}

@@ -49,6 +49,18 @@ func (s *State) Summary() map[Outcome]int {
 	return n
 }
 
+// Outcomes counts them by tier; "" is a container that is not done.
+func (s *State) Outcomes() map[string]map[Outcome]int {
+	by := map[string]map[Outcome]int{}
+	for _, l := range s.Lines() {
+		if by[l.Step.Name] == nil {
+			by[l.Step.Name] = map[Outcome]int{}
+		}
+		by[l.Step.Name][l.Container.Outcome]++
+	}
+	return by
+}
+
 // Took is how long the drain took, or has taken so far.
 func (s *State) Took(now time.Time) time.Duration {
 	if !s.Finished.IsZero() {

@@ -58,7 +58,7 @@ func TestFiveThousandContainers(t *testing.T) {
 func BenchmarkSynchronize5000(b *testing.B) {
 	pods, cs := manyPods(5000)
 	for b.Loop() {
-		p := &Plugin{sink: node.NewState(), fence: &refusal{}, synced: func(string, string) {}}
+		p := &Plugin{sink: node.NewState(), fence: &refusal{}, clock: &clock{}, synced: func(string, string) {}}
 		if _, err := p.Synchronize(context.Background(), pods, cs); err != nil {
 			b.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func BenchmarkSynchronize5000(b *testing.B) {
 // BenchmarkEventBeside5000 is an event on a node that has 5,000 containers.
 func BenchmarkEventBeside5000(b *testing.B) {
 	pods, cs := manyPods(5000)
-	p := &Plugin{sink: node.NewState(), fence: &refusal{}, synced: func(string, string) {}}
+	p := &Plugin{sink: node.NewState(), fence: &refusal{}, clock: &clock{}, synced: func(string, string) {}}
 	if _, err := p.Synchronize(context.Background(), pods, cs); err != nil {
 		b.Fatal(err)
 	}

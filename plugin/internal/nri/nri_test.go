@@ -274,7 +274,7 @@ func TestHungRegistration(t *testing.T) {
 }
 
 func BenchmarkCreateContainer(b *testing.B) {
-	p := &Plugin{sink: node.NewState(), fence: &refusal{}}
+	p := &Plugin{sink: node.NewState(), fence: &refusal{}, clock: &clock{}}
 	s, c := podsNamed(1)[0], containersOf(1)[0]
 	for b.Loop() {
 		if _, _, err := p.CreateContainer(context.Background(), s, c); err != nil {

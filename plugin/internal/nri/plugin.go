@@ -27,6 +27,7 @@ type Plugin struct {
 	synced func(runtime, version string)
 	name   string
 	ver    string
+	clock  *clock
 }
 
 // events are what every NRI since 0.3 knows: asking for more keeps a plugin from registering with older runtimes
@@ -46,6 +47,7 @@ func (p *Plugin) Configure(_ context.Context, _, runtime, version string) (api.E
 
 // Synchronize takes what exists.
 func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	defer p.clock.done(time.Now())
 	byID := make(map[string]*node.Pod, len(pods))
 	all := make([]*node.Pod, 0, len(pods))
 	for _, s := range pods {
@@ -78,24 +80,28 @@ func (p *Plugin) event(kind node.EventKind, s *api.PodSandbox, c *api.Container)
 // RunPodSandbox observes. It never refuses: a refused one costs a network set-up and leaves records that stop the next
 // start of containerd 2.0 to 2.3.2 (containerd#13609); on 2.4.2, too, one was seen left as SANDBOX_UNKNOWN.
 func (p *Plugin) RunPodSandbox(_ context.Context, s *api.PodSandbox) error {
+	defer p.clock.done(time.Now())
 	p.event(node.PodRun, s, nil)
 	return nil
 }
 
 // StopPodSandbox observes; it comes after everything in the pod is dead.
 func (p *Plugin) StopPodSandbox(_ context.Context, s *api.PodSandbox) error {
+	defer p.clock.done(time.Now())
 	p.event(node.PodStop, s, nil)
 	return nil
 }
 
 // RemovePodSandbox observes.
 func (p *Plugin) RemovePodSandbox(_ context.Context, s *api.PodSandbox) error {
+	defer p.clock.done(time.Now())
 	p.event(node.PodRemove, s, nil)
 	return nil
 }
 
 // CreateContainer observes, refuses behind a fence, and gives the container's scope its stop timeout.
 func (p *Plugin) CreateContainer(_ context.Context, s *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	defer p.clock.done(time.Now())
 	np := pod(s)
 	np.Containers = []node.Container{*container(c)} // its mounts say what the pod is for
 	if err := p.fence.Refuse(np); err != nil {
@@ -107,18 +113,21 @@ func (p *Plugin) CreateContainer(_ context.Context, s *api.PodSandbox, c *api.Co
 
 // StartContainer observes.
 func (p *Plugin) StartContainer(_ context.Context, s *api.PodSandbox, c *api.Container) error {
+	defer p.clock.done(time.Now())
 	p.event(node.ContainerStart, s, c)
 	return nil
 }
 
 // StopContainer observes; it comes after the process has ended.
 func (p *Plugin) StopContainer(_ context.Context, s *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	defer p.clock.done(time.Now())
 	p.event(node.ContainerStop, s, c)
 	return nil, nil
 }
 
 // RemoveContainer observes.
 func (p *Plugin) RemoveContainer(_ context.Context, s *api.PodSandbox, c *api.Container) error {
+	defer p.clock.done(time.Now())
 	p.event(node.ContainerRemove, s, c)
 	return nil
 }

@@ -33,6 +33,7 @@ type Status struct {
 	Runtime   string    `json:"runtime,omitempty"`
 	Since     time.Time `json:"since"` // of the present state
 	LastError string    `json:"last_error,omitempty"`
+	Callbacks Latency   `json:"callbacks,omitzero"`
 }
 
 // Session keeps the plugin registered.
@@ -43,6 +44,7 @@ type Session struct {
 	limit  time.Duration // of a registration
 
 	launched bool // by the runtime
+	clock    clock
 
 	mu     sync.Mutex
 	status Status
@@ -63,7 +65,9 @@ func NewLaunched(sink Sink, fence Fence) *Session {
 func (s *Session) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.status
+	st := s.status
+	st.Callbacks = s.clock.read()
+	return st
 }
 
 func (s *Session) set(connected bool, runtime string, err error) {
@@ -119,7 +123,7 @@ func (s *Session) Once(ctx context.Context) error {
 func (s *Session) once(ctx context.Context, q *queue) error {
 	closed := make(chan struct{})
 	var once sync.Once
-	p := &Plugin{sink: s.sink, fence: s.fence, synced: func(runtime, version string) {
+	p := &Plugin{sink: s.sink, fence: s.fence, clock: &s.clock, synced: func(runtime, version string) {
 		s.set(true, runtime+" "+version, nil)
 		q.put(logrus.InfoLevel, logrus.Fields{"runtime": runtime, "version": version}, "NRI synchronized")
 	}}

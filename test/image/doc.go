@@ -1,0 +1,2 @@
+// Package image builds the images of the Dockerfile without a registry and runs them on a real node as the manifests do.
+package image

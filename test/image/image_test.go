@@ -1,0 +1,211 @@
+package image
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"quiesce/test/lab"
+	"quiesce/test/node"
+)
+
+const shim = "spin-v2"
+
+// rig is a node without quiesce, and images for it.
+type rig struct {
+	*testing.T
+	ctx context.Context
+	*lab.Lab
+}
+
+// TestImages: the DaemonSet's image brings quiesce to a node that never saw it, the installer's stages a shim there, the
+// waiting Job shows what became of it, and a new version of the DaemonSet replaces the service without touching containerd.
+func TestImages(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 15*time.Minute, errors.New("the images' fifteen minutes are over"))
+	defer cancel()
+	b := newBuilder(ctx, t)
+	began := time.Now()
+	v1, v2 := b.image("plugin", "localhost/quiesce:v1", "v1", "amd64"), b.image("plugin", "localhost/quiesce:v2", "v2", "amd64")
+	inst := b.image("installer", "localhost/quiesce-installer-base:v1", "v1", "amd64")
+	t.Logf("three images built in %v", time.Since(began).Round(time.Second))
+	looksRight(t, v1, "amd64", elf.EM_X86_64, "quiesce", "quiesce-installer")
+	withShim := b.derive()
+
+	l, err := lab.Boot(ctx, lab.Options{Name: "image", NoHost: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Errorf("close node: %v", err)
+		}
+	})
+	r := &rig{t, ctx, l}
+	for _, archive := range []string{v1, v2, inst, withShim} {
+		r.load(archive)
+	}
+	if err := l.WriteFile("/etc/quiesce/config.toml", []byte("quietPeriod = '2s'\nverifyTimeout = '8s'\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before, err := l.Runtime(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ds := find(t, "kustomize", "base", "DaemonSet quiesce")
+	first := r.start(podOf(t, ds, "quiesce-a", "quiesce", "localhost/quiesce:v1"))
+	r.daemon("v1")
+	r.job("spin-v2-install", 0)
+	r.job("spin-v2-live", 0)
+	live, err := l.Runtime(ctx)
+	if err != nil || live.Restarts != before.Restarts+1 {
+		t.Errorf("containerd was restarted %d times for one handler (%v)", live.Restarts-before.Restarts, err)
+	}
+	// What was rejected shows in the Job that waits.
+	r.job("spin-v2-install", 0, "install", "--handler", "bad", "--runtime-type", "io.containerd.runc.v2", "--set", "base_runtime_spec=/nowhere/spec.json")
+	r.job("spin-v2-live", 1, "status", "--wait", "--handler", "bad", "--timeout", "2m")
+	if live, err = l.Runtime(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	r.keeps(first)
+	if err := first.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	second := r.start(podOf(t, ds, "quiesce-b", "quiesce", "localhost/quiesce:v2"))
+	r.daemon("v2")
+	if after, err := l.Runtime(ctx); err != nil || after != live {
+		t.Errorf("the rollout touched containerd: %+v, was %+v (%v)", after, live, err)
+	}
+	r.quiet()
+	if err := second.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.daemon("v2") // the service outlives the pod that brought it
+}
+
+func (r *rig) load(archive string) {
+	r.Helper()
+	b, err := os.ReadFile(archive)
+	if err != nil {
+		r.Fatal(err)
+	}
+	file := "/var/tmp/" + filepath.Base(archive)
+	if err := r.WriteFile(file, b, 0o644); err != nil {
+		r.Fatal(err)
+	}
+	if out, err := r.Exec(r.ctx, "ctr", "-n", "k8s.io", "images", "import", file); err != nil {
+		r.Fatalf("import: %v\n%s", err, out)
+	}
+}
+
+func (r *rig) start(p node.Pod) *node.RunningPod {
+	r.Helper()
+	started, err := r.StartPod(r.ctx, p)
+	if err != nil {
+		logs, _ := r.Exec(r.ctx, "sh", "-c", "tail -n +1 /var/log/pods/*"+p.Name+"*/*/*.log")
+		r.Fatalf("%v\n%s", err, logs)
+	}
+	return started
+}
+
+// daemon waits for the host service in a version, synchronized with containerd.
+func (r *rig) daemon(version string) {
+	r.Helper()
+	err := r.Until(r.ctx, "quiesce "+version+" runs and is synchronized", func(ctx context.Context) (bool, error) {
+		out, err := r.Quiesce(ctx, "status", "--output", "json")
+		if err != nil || !strings.Contains(out, `"version": "`+version+`"`) {
+			return false, nil
+		}
+		s, err := r.Status(ctx)
+		return err == nil && s.NRI.Connected && !s.Runtime.Listed.IsZero(), nil
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// job runs a Job of the manifest with an image of ours, and other arguments if there are any.
+func (r *rig) job(name string, code int32, args ...string) {
+	r.Helper()
+	job := name
+	if len(args) > 0 {
+		job += "-" + args[0]
+	}
+	p := podOf(r.T, find(r.T, "yaml", "installer-job.yaml", "Job "+name), job, "kube-system", "localhost/quiesce-installer:v1")
+	labels := node.JobLabels(job)
+	maps.Copy(labels, p.Labels)
+	p.Labels = labels
+	if len(args) > 0 {
+		p.Containers[0].Args = args
+	}
+	done, err := r.RunPod(r.ctx, p)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.ended(done, code)
+}
+
+// ended checks the exit code of a pod's container, and that nobody lost it.
+func (r *rig) ended(p *node.RunningPod, code int32) {
+	r.Helper()
+	for _, c := range p.Pod.Containers {
+		s, err := p.Status(r.ctx, c.Name)
+		logs, _ := p.Log(c.Name) // for people
+		if err != nil || s.GetExitCode() != code || s.GetReason() == "Unknown" {
+			r.Errorf("%s: exit code %d, reason %s (%v), want %d\n%s", p.Pod.Name, s.GetExitCode(), s.GetReason(), err, code, logs)
+		} else {
+			r.Logf("%s: exit code %d\n%s", p.Pod.Name, code, logs)
+		}
+	}
+}
+
+// keeps: what somebody took away comes back when the pod looks again; here, when it is started again.
+func (r *rig) keeps(old *node.RunningPod) {
+	r.Helper()
+	const unit = "/etc/systemd/system/quiesce-drain.service"
+	if _, err := r.Exec(r.ctx, "rm", unit); err != nil {
+		r.Fatal(err)
+	}
+	again := old.Pod
+	again.Name, again.UID = "quiesce-again", ""
+	again.Containers[0].Args = []string{"host", "--root", "/host", "--running", "--keep", "1s"}
+	p := r.start(again)
+	if _, err := r.Exec(r.ctx, "rm", unit); err != nil { // the init container has put it back
+		r.Fatal(err)
+	}
+	err := r.Until(r.ctx, "the unit is back", func(ctx context.Context) (bool, error) {
+		_, err := r.Exec(ctx, "test", "-e", unit)
+		return err == nil, nil
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if err := p.Stop(r.ctx); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// quiet: the DaemonSet's pod, which goes on running, keeps the gate closed for nobody.
+func (r *rig) quiet() {
+	r.Helper()
+	err := r.Until(r.ctx, "nobody is in flight", func(ctx context.Context) (bool, error) {
+		s, err := r.Status(ctx)
+		return err == nil && len(s.Installers) == 0, nil
+	})
+	if err != nil {
+		r.Error(err)
+	}
+}
+
+// TestOtherArchitecture: the images are built for another one without its machine.
+func TestOtherArchitecture(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 15*time.Minute, errors.New("the fifteen minutes are over"))
+	defer cancel()
+	looksRight(t, newBuilder(ctx, t).image("installer", "localhost/quiesce-installer:v1", "v1", "arm64"), "arm64", elf.EM_AARCH64, "quiesce-installer")
+}
