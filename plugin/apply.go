@@ -141,7 +141,11 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 	if cfg.FreezeLimit > 0 {
 		a.Freezer = newFreezer(cfg, client)
 	}
-	return do(a)
+	err = do(a)
+	if lerr := store.WriteLabels("/", cfg.NodeLabels); lerr != nil {
+		log.G(ctx).WithError(lerr).Warn("the node's labels were not written")
+	}
+	return err
 }
 
 func writeTicket(cfg Config, t apply.Ticket) error {

@@ -61,7 +61,7 @@ func same(t *testing.T, kustomize, helm map[string]render.Object) {
 func TestChartValues(t *testing.T) {
 	ds := objects(t, "helm", "chart", `{"image": {"repository": "r/q", "tag": "v9", "pullPolicy": "Always"}, "imagePullSecrets": [{"name": "s"}],
 		"keep": "1h", "maxUnavailable": "5%", "minReadySeconds": 7, "nodeSelector": {"a": "b"}, "tolerations": [], "affinity": {"nodeAffinity": {}},
-		"priorityClassName": "", "resources": {}}`)["DaemonSet quiesce"]
+		"priorityClassName": "", "resources": null}`)["DaemonSet quiesce"]
 	spec := workload(t, ds)
 	pod := spec.Spec.Template.Spec
 	c := pod.Containers[0]

@@ -163,7 +163,7 @@ func (n *Node) dropAll(ctx context.Context, units []manifests.Unit, stale bool) 
 	if err := n.dropSettings(); err != nil {
 		return err
 	}
-	for _, dir := range []string{"run/quiesce", "opt/quiesce", stageDir} {
+	for _, dir := range []string{stage.LabelsFile, "run/quiesce", "opt/quiesce", stageDir} {
 		if err := n.drop(dir); err != nil {
 			return err
 		}

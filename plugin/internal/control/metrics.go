@@ -53,7 +53,7 @@ func gateMetrics() []metric {
 		{"gate_last_transition_timestamp_seconds", "When the gate changed its phase last.", gauge, nil, value(func(s Status) float64 { return unix(s.Gate.Since) })},
 		{"gate_blocked_since_timestamp_seconds", "Since when a blocker keeps the gate closed.", gauge, []string{"reason"}, gateBlockers},
 		{"entries_pending", "Entries that are staged and not live.", gauge, nil, value(func(s Status) float64 { return float64(len(s.Pending)) })},
-		{"entries_rejected", "Entries that were rejected, among the last that are kept.", gauge, nil, value(func(s Status) float64 { return float64(len(s.Rejected)) })},
+		{"entries_rejected", "Entries that were rejected and are kept, with their reasons; old ones are dropped.", gauge, nil, value(func(s Status) float64 { return float64(s.AllBad) })},
 		{"installers_in_flight", "Installer pods in flight.", gauge, nil, value(func(s Status) float64 { return float64(len(s.Installers)) })},
 		{"installers_stuck", "Installer pods in flight for longer than installerTimeout.", gauge, nil, stuckInstallers},
 	}

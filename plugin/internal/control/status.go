@@ -18,7 +18,8 @@ type Status struct {
 	Handlers   []Handler      `json:"handlers"`
 	Installers []Installer    `json:"installers"`
 	Pending    []stage.Result `json:"pending"`
-	Rejected   []stage.Result `json:"rejected"` // the last ones, newest first
+	Rejected   []stage.Result `json:"rejected"`     // the last ones, newest first
+	AllBad     int            `json:"all_rejected"` // how many are kept
 	Restart    stage.Restart  `json:"last_restart"`
 	Drain      Drain          `json:"drain"`
 	Notes      []string       `json:"notes,omitempty"` // what works less than it could, and why

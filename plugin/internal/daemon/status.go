@@ -116,7 +116,7 @@ func (d *Daemon) Status() control.Status {
 	s.Drain = d.Drains.Status()
 	s.Handlers = merge(s.Handlers, stage.Live(current), d.State.Snapshot().ByHandler())
 	bad, berr := d.Store.Rejected()
-	s.Rejected = rejected(bad)
+	s.Rejected, s.AllBad = rejected(bad), len(bad)
 	if err = errors.Join(err, berr); err != nil {
 		s.Notes = append(s.Notes, "the stage cannot be read: "+err.Error())
 	}

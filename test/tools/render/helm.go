@@ -40,7 +40,7 @@ func helm(dir string, more []string) ([]object, error) {
 	if err != nil {
 		return nil, err
 	}
-	rendered, err := engine.Engine{Strict: true}.Render(chart, all)
+	rendered, err := engine.Engine{}.Render(chart, all)
 	if err != nil {
 		return nil, err
 	}
