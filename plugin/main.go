@@ -21,6 +21,7 @@ var version = "dev"
 const (
 	exitFailed  = 1
 	exitRefused = 2
+	exitWarned  = 3 // doctor's
 )
 
 // refusedError is an error whose cause is the request, not the node.
@@ -40,6 +41,8 @@ func main() {
 	var refused refusedError
 	switch {
 	case err == nil:
+	case errors.Is(err, errWarned):
+		os.Exit(exitWarned)
 	case errors.As(err, &refused):
 		fmt.Fprintln(os.Stderr, "quiesce:", err)
 		os.Exit(exitRefused)
@@ -59,7 +62,7 @@ func app() *cli.Command {
 		},
 		Commands: []*cli.Command{
 			runCommand(), applyCommand(), statusCommand(), holdCommand(), releaseCommand(), thawCommand(),
-			planCommand(), drainCommand(), resumeCommand(), reportCommand(),
+			planCommand(), drainCommand(), resumeCommand(), reportCommand(), doctorCommand(),
 		},
 		CommandNotFound: func(_ context.Context, _ *cli.Command, name string) {
 			fmt.Fprintf(os.Stderr, "quiesce: no command %q; see quiesce --help\n", name)
