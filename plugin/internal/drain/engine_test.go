@@ -419,6 +419,11 @@ func TestPictureAndTable(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		for text, want := range map[string]int{"<title>": 100, "✕ killed at deadline": st.Summary()[Killed], `fill="` + tierTime + `"`: 7, ">17 containers<": 4} {
+			if n := strings.Count(svg.String(), text); n != want {
+				t.Errorf("%s is %d times in the picture, want %d", text, n, want)
+			}
+		}
 		if n := strings.Count(table.String(), "\n"); n != 102 {
 			t.Errorf("%d lines:\n%s", n, table.String())
 		}

@@ -110,7 +110,7 @@ func graces(p *PodRecord) string {
 	if p.Given == 0 || p.Given == p.Asked {
 		return p.Asked.String()
 	}
-	return fmt.Sprintf("%s of %s", p.Given.Round(time.Millisecond), p.Asked)
+	return fmt.Sprintf("%s, asked %s", p.Given.Round(time.Millisecond), p.Asked)
 }
 
 func verdict(c *ContainerRecord) string {
