@@ -22,6 +22,9 @@ type Kubelet struct {
 	lab     *lab.Lab
 	systemd bool // systemd's cgroup driver
 
+	// While tells whether Run is to make pods anew now; nil: always. To be set before Run.
+	While func() bool
+
 	mu      sync.Mutex
 	pods    []Pod
 	made    []time.Time // containers that were created
@@ -56,6 +59,9 @@ func (k *Kubelet) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if k.While != nil && !k.While() {
+			continue
 		}
 		k.mu.Lock()
 		pods := slices.Clone(k.pods)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"quiesce/test/lab"
+	"quiesce/test/node"
 )
 
 // TestDrain_e does to the services what must not cost a pod a signal.
@@ -77,10 +78,27 @@ func packageOf(ctx context.Context, t *testing.T, l *lab.Lab) {
 	sh(ctx, t, l, "dpkg-deb --build /tmp/fake /tmp/fake.deb")
 }
 
-// TestDrain_f stops and starts the services on one boot, again and again, under a kubelet that lives on.
+// kubeletUnit is a unit in the place of the kubelet's: /run/kubelet is there while it runs.
+const kubeletUnit = `[Unit]
+After=containerd.service
+[Service]
+ExecStart=/bin/sh -c 'touch /run/kubelet; exec sleep infinity'
+ExecStopPost=/bin/rm -f /run/kubelet
+[Install]
+WantedBy=multi-user.target
+`
+
+// TestDrain_f stops and starts the services on one boot, again and again: the kubelet, which keeps pods running, and the
+// runtime.
 func TestDrain_f(t *testing.T) {
 	t.Parallel()
-	ctx, l, k := setup(t, 8*time.Minute, lab.Options{Name: "drain-f"})
+	ctx, l, k := setup(t, 8*time.Minute, lab.Options{Name: "drain-f", Node: node.Config{
+		Files: map[string]node.File{"/etc/systemd/system/kubelet.service": {Content: kubeletUnit}}, Enable: []string{"kubelet.service"},
+	}})
+	k.While = func() bool {
+		_, err := l.ReadFile("/run/kubelet")
+		return err == nil
+	}
 	dns := Victim("kube-system", "dns", 10, "-after", "50ms")
 	pods := []Pod{Victim("default", "web", 10, "-after", "200ms"), Victim("default", "db", 10, "-after", "400ms"), dns}
 	check(t, k.Start(ctx, pods...))
@@ -91,8 +109,8 @@ func TestDrain_f(t *testing.T) {
 		started(ctx, t, l, names(pods)...)
 		sh(ctx, t, l, "systemctl stop containerd")
 		checkOrder(t, l, pods, i)
-		if out := sh(ctx, t, l, "pgrep -x victim || true"); strings.TrimSpace(out) != "" {
-			t.Errorf("round %d: victims are left: %s", i, out)
+		if out := sh(ctx, t, l, "pgrep -x -l 'victim|pause|containerd-shim' || true"); strings.TrimSpace(out) != "" {
+			t.Errorf("round %d: left over:\n%s", i, out)
 		}
 		sh(ctx, t, l, "rm -f "+Evidence+"/*; systemctl start containerd")
 		began := time.Now()

@@ -1,0 +1,118 @@
+package drain
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"quiesce/test/lab"
+	"quiesce/test/node"
+)
+
+// delay is a configuration of logind: how long it waits for those who delay a shutdown.
+func delay(limit string) node.Config {
+	return node.Config{Files: map[string]node.File{
+		"/etc/systemd/logind.conf.d/zz-test.conf": {Content: "[Login]\nInhibitDelayMaxSec=" + limit + "\n"},
+	}}
+}
+
+const logindCall = "busctl call org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager "
+
+// delayed waits until the daemon delays shutdowns.
+func delayed(ctx context.Context, t *testing.T, l *lab.Lab) {
+	t.Helper()
+	check(t, l.Until(ctx, "the daemon delays shutdowns", func(ctx context.Context) (bool, error) {
+		out, err := script(ctx, l, logindCall+"ListInhibitors")
+		return err == nil && strings.Contains(out, `"quiesce" "stop pods in order" "delay"`), nil
+	}))
+}
+
+// TestDrain_Cancel has logind announce a shutdown that it then cannot do: logind itself says that it is off, in the
+// middle of the drain or after it. Everything comes back, and the next shutdown drains.
+func TestDrain_Cancel(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]string{"in the middle": "8", "after the drain": "120"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, l, k := setup(t, 4*time.Minute, lab.Options{Name: "drain-cancel", Node: delay(limit)})
+			middle := name == "in the middle"
+			after := "10s"
+			if middle {
+				after = "40s"
+			}
+			web, dns, net := Victim("default", "web", 30, "-after", "200ms"), Victim("kube-system", "dns", 60, "-after", after), Victim("kube-system", "net", 30)
+			net.Containers[0].Mounts["/opt/cni/bin"] = "/cni"
+			sh(ctx, t, l, "mkdir -p /opt/cni/bin")
+			pods := []Pod{web, dns, net}
+			check(t, k.Start(ctx, pods...))
+			started(ctx, t, l, names(pods)...)
+			delayed(ctx, t, l)
+			sh(ctx, t, l, logindCall+"PowerOff b false; systemctl mask --runtime poweroff.target")
+			check(t, l.Until(ctx, "the daemon hears that it is off", func(ctx context.Context) (bool, error) {
+				j, err := l.Journal(ctx)
+				return strings.Contains(j, "the shutdown was cancelled"), err
+			}))
+			want := map[bool]int{true: 0, false: 1}[middle]
+			if got := signals(t, l, "net"); len(got) != want || len(signals(t, l, "web")) != 1 {
+				t.Errorf("net got %v", got)
+			}
+			check(t, l.Until(ctx, "the drain is over", func(ctx context.Context) (bool, error) { return report(ctx, t, l).Phase == "ended", nil }))
+			if s, err := l.Quiesce(ctx, "status"); err != nil || strings.Contains(s, "fence up") {
+				t.Errorf("status: %v\n%s", err, s)
+			}
+			check(t, l.Until(ctx, "dns has ended", func(ctx context.Context) (bool, error) {
+				all, err := Events(l, "dns")
+				return err == nil && all[len(all)-1].What == "exit", err
+			}))
+			sh(ctx, t, l, "systemctl unmask --runtime poweroff.target; rm -f "+Evidence+"/web "+Evidence+"/dns")
+			for _, p := range pods {
+				check(t, k.sync(ctx, p))
+			}
+			started(ctx, t, l, "web", "dns")
+			delayed(ctx, t, l)
+			check(t, l.Shutdown(ctx))
+			for _, p := range []string{"web", "dns"} {
+				if got := signals(t, l, p); len(got) != 1 {
+					t.Errorf("the shutdown signalled %s %d times", p, len(got))
+				}
+			}
+			if got := signals(t, l, "net"); len(got) != want+1 {
+				t.Errorf("net got %v", got)
+			}
+		})
+	}
+}
+
+// TestDrain_KubeletDelays has a stand-in for a kubelet with graceful shutdown: quiesce leaves pods to it as long as it
+// delays the shutdown, and drains what is left.
+func TestDrain_KubeletDelays(t *testing.T) {
+	t.Parallel()
+	ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-defer", Node: delay("120")})
+	web := Victim("default", "web", 30, "-after", "200ms")
+	check(t, k.Start(ctx, web))
+	started(ctx, t, l, "web")
+	delayed(ctx, t, l)
+	sh(ctx, t, l, `systemd-run -q --unit=standin systemd-inhibit --what=shutdown --who=kubelet --why=x --mode=delay sh -c 'while ! [ -e /run/done ]; do sleep 0.1; done'`)
+	check(t, l.Until(ctx, "the stand-in delays shutdowns", func(ctx context.Context) (bool, error) {
+		out, err := script(ctx, l, logindCall+"ListInhibitors")
+		return strings.Contains(out, `"kubelet"`), err
+	}))
+	sh(ctx, t, l, logindCall+"PowerOff b false")
+	check(t, l.Until(ctx, "the daemon leaves it to the kubelet", func(ctx context.Context) (bool, error) {
+		j, err := l.Journal(ctx)
+		return strings.Contains(j, "the kubelet delays it to stop pods itself"), err
+	}))
+	if got := signals(t, l, "web"); len(got) > 0 {
+		t.Errorf("web got %v while the kubelet was at work", got)
+	}
+	released := time.Now()
+	sh(ctx, t, l, "touch /run/done")
+	check(t, l.WaitOff(ctx))
+	if got := signals(t, l, "web"); len(got) != 1 || got[0].At.Before(released) {
+		t.Errorf("web got %v; the kubelet was done at %v", got, released)
+	}
+	if all, err := Events(l, "web"); err != nil || all[len(all)-1].What != "exit" {
+		t.Errorf("web did not end by itself: %v, %v", all, err)
+	}
+}
