@@ -19,7 +19,6 @@ import (
 	"quiesce/plugin/internal/control"
 	"quiesce/plugin/internal/cri"
 	"quiesce/plugin/internal/failpoint"
-	"quiesce/plugin/internal/systemd"
 	"quiesce/plugin/stage"
 )
 
@@ -111,7 +110,10 @@ func applyAtBoot(ctx context.Context, cfg Config) error {
 
 // withApply wires a transaction.
 func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) error {
-	unit := systemd.Unit{Name: cfg.Unit}
+	unit, err := runtimeUnit(cfg)
+	if err != nil {
+		return err
+	}
 	config, binary, err := locate(ctx, cfg)
 	if err != nil {
 		return err
@@ -205,8 +207,12 @@ func applyNow(ctx context.Context, c *cli.Command, cfg Config) error {
 		return err
 	}
 	if len(pending) == 0 && journal == nil {
-		fmt.Fprintln(c.Root().Writer, "nothing is staged")
-		return nil
+		drift, err := drift(ctx, cfg, store)
+		if err != nil || len(drift) == 0 { // apply itself would say what is wrong
+			fmt.Fprintln(c.Root().Writer, "nothing is staged")
+			return nil //nolint:nilerr // as above
+		}
+		fmt.Fprintf(c.Root().Writer, "Somebody has overwritten %s: this repairs it.\n", strings.Join(drift, ", "))
 	}
 	if !c.Bool("yes") {
 		if err := confirm(ctx, c, cfg, pending); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -140,6 +141,16 @@ func (c *core) degraded(ctx context.Context) []string {
 	notes := slices.Clone(c.notes)
 	if !systemd.BusAnswers(ctx) {
 		notes = append(notes, "the D-Bus daemon does not answer: logind cannot be asked to hold back a shutdown while containers are frozen")
+	}
+	if c.store.Locked() { // files may be half written
+		return notes
+	}
+	switch paths, err := drift(ctx, c.cfg, c.store); {
+	case err != nil:
+		notes = append(notes, "it is not known whether the live handlers are still in the config: "+err.Error())
+	case len(paths) > 0:
+		notes = append(notes, fmt.Sprintf("somebody has overwritten %s, and live handlers are no longer in the config: "+
+			"the next change, the next boot, or `quiesce apply --now` repairs it", strings.Join(paths, ", ")))
 	}
 	return notes
 }

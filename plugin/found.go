@@ -9,7 +9,10 @@ import (
 	"github.com/containerd/log"
 
 	"quiesce/manifests/profile"
+	"quiesce/plugin/internal/apply"
+	"quiesce/plugin/internal/follow"
 	"quiesce/plugin/internal/systemd"
+	"quiesce/plugin/stage"
 )
 
 // find finds the containerd of this node; what the settings say counts more than what is found.
@@ -28,6 +31,27 @@ func find(cfg Config) (profile.Found, error) {
 		}
 	}
 	return f, nil
+}
+
+// runtimeUnit is what apply restarts.
+func runtimeUnit(cfg Config) (apply.Unit, error) {
+	p, err := profile.Named(cfg.Profile)
+	if err != nil {
+		return nil, err
+	}
+	if p.Restart == profile.BySelf {
+		return &follow.Runtime{Socket: cfg.CRISocket, Peer: profile.Behind}, nil
+	}
+	return systemd.Unit{Name: cfg.Unit}, nil
+}
+
+// drift lists what somebody has overwritten of what is live.
+func drift(ctx context.Context, cfg Config, store *stage.Store) ([]string, error) {
+	config, _, err := locate(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return (&apply.Apply{Store: store, Config: config, Shims: cfg.ShimDir}).Drift()
 }
 
 // locate is find for a runtime that may not run: then its unit says what it would run.

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"encoding/json"
 	"errors"
 	"path"
 	"slices"
@@ -97,3 +98,22 @@ func (t *Tree) sweepTemp(dir string, before time.Time) error {
 
 // SweepTemp removes what a crash left half written in a directory to which only the caller writes now.
 func (t *Tree) SweepTemp(dir string) error { return t.sweepTemp(dir, time.Now().Add(tempAge)) }
+
+// GiveUp notes that what others overwrite is not repaired, and why; an empty reason ends it.
+func (s *Store) GiveUp(why string) error {
+	if why == "" {
+		return s.store.Remove(givenUpName)
+	}
+	return s.store.writeJSON(givenUpName, why, 0o600)
+}
+
+// GaveUp is the reason of GiveUp, or nothing.
+func (s *Store) GaveUp() string {
+	var why string
+	if b, err := s.store.Read(givenUpName, MaxManifest); err == nil {
+		_ = json.Unmarshal(b, &why) // one that cannot be read counts as none
+	}
+	return why
+}
+
+const givenUpName = "given-up.json"

@@ -22,6 +22,12 @@ type Unit interface {
 	Restart(ctx context.Context) (before, after systemd.Process, err error)
 }
 
+// Follower is a Unit whose runtime is restarted by somebody else as soon as a file of its config changes: files are changed
+// last of all, and Restart waits for what comes of it.
+type Follower interface {
+	Mark(ctx context.Context) error // the files are about to change
+}
+
 // CRI is what the runtime tells.
 type CRI interface {
 	Runtime(ctx context.Context) (cri.Runtime, error)
@@ -50,6 +56,8 @@ type Apply struct {
 	Look   time.Duration // how long the last look waits for creations to end
 
 	Freezer Freezer // nil: nothing is frozen
+
+	late []stage.Change // that a Follower's restart begins with
 
 	Step func(name string) // called between the steps, for tests; nil: nothing is
 
@@ -104,6 +112,9 @@ func (a *Apply) Run(ctx context.Context, t Ticket) (err error) {
 	a.at("taken")
 	defer a.thaw(ctx) // one window covers a rollback's restart too
 	err = a.applyAll(ctx, t)
+	if err == nil && t.Now {
+		err = a.repair(ctx, t)
+	}
 	return errors.Join(err, a.pay(ctx), a.faults)
 }
 
@@ -267,6 +278,11 @@ func (a *Apply) reject(ctx context.Context, e stage.Entry, reason string) error 
 
 // settle makes a batch live. The result comes last: whoever reads it can rely on it.
 func (a *Apply) settle(ctx context.Context, batch []stage.Entry, note string, lost []string) error {
+	if len(batch) > 0 && a.Store.GaveUp() != "" {
+		if err := a.Store.GiveUp(""); err != nil {
+			return err
+		}
+	}
 	for _, e := range batch {
 		r := stage.NewResult(e, e.Phase(), note)
 		r.Lost = lost

@@ -99,8 +99,13 @@ func (a *Apply) Boot(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, a.faults, unlock()) }()
 	pending, err := a.Store.Pending()
-	if err != nil || len(pending) == 0 && !a.Store.Interrupted() {
+	if err != nil {
 		return err
+	}
+	if len(pending) == 0 && !a.Store.Interrupted() {
+		if drift, err := a.bootDrift(ctx); err != nil || len(drift) == 0 {
+			return err
+		}
 	}
 	if err := a.Store.Begin(); err != nil { // whatever comes of it, the daemon's apply ends it
 		return err
@@ -133,8 +138,11 @@ func (a *Apply) restoreEarlier(ctx context.Context) error {
 
 func (a *Apply) bootApply(ctx context.Context) error {
 	batch, err := a.bootBatch(ctx)
-	if err != nil || len(batch) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(batch) == 0 {
+		return a.bootRepair(ctx)
 	}
 	batch, changes, err := a.check(ctx, batch)
 	if err != nil || len(batch) == 0 {

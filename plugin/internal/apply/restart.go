@@ -68,6 +68,13 @@ func (a *Apply) record(ctx context.Context, began time.Time, batch []stage.Entry
 
 // restartUnit restarts the runtime's unit: it is done if systemd says so and the process is another one.
 func (a *Apply) restartUnit(ctx context.Context) error {
+	if f, ok := a.Unit.(Follower); ok && a.late != nil {
+		changes := a.late
+		a.late = nil
+		if err := errors.Join(f.Mark(ctx), a.Store.Write(changes)); err != nil {
+			return fmt.Errorf("write changes: %w", err)
+		}
+	}
 	before, after, err := a.Unit.Restart(ctx)
 	if err == nil && after.String() == before.String() {
 		err = fmt.Errorf("systemd says that the runtime was restarted, but its process is the old one (PID %d)", after.PID)

@@ -19,6 +19,11 @@ type debt struct {
 
 // restore puts the host's files back.
 func (a *Apply) restore(ctx context.Context, j *stage.Journal) error {
+	if f, ok := a.Unit.(Follower); ok {
+		if err := f.Mark(ctx); err != nil {
+			return err
+		}
+	}
 	conflicts, err := a.Store.Rollback(j)
 	for _, c := range conflicts {
 		log.G(ctx).Warn(c)
@@ -81,6 +86,9 @@ func (a *Apply) blame(ctx context.Context, batch []stage.Entry, why error) error
 		log.G(ctx).WithField("entry", e.ID).WithField("reason", reason).Warn("entry rejected")
 		a.owed.results = append(a.owed.results, stage.NewResult(e, stage.Rejected, reason))
 		return a.Store.Reject(e, reason)
+	}
+	if len(batch) == 0 {
+		return a.Store.GiveUp(why.Error())
 	}
 	for _, e := range batch {
 		e.Alone, e.Attempts = true, 0

@@ -23,7 +23,16 @@ func (a *Apply) transact(ctx context.Context, t Ticket, batch []stage.Entry) err
 	if len(changes) == 0 {
 		return a.settle(ctx, batch, "nothing had to be changed", nil)
 	}
-	j, err := a.write(ctx, batch, changes)
+	return a.carry(ctx, t, batch, changes)
+}
+
+// carry brings changes about that were checked, with a restart.
+func (a *Apply) carry(ctx context.Context, t Ticket, batch []stage.Entry, changes []stage.Change) error {
+	j, err := a.prepare(ctx, batch, changes)
+	_, late := a.Unit.(Follower)
+	if err == nil && !late {
+		err = a.Store.Write(changes)
+	}
 	if err != nil {
 		return a.wait(ctx, j, batch, fmt.Errorf("write changes: %w", err))
 	}
@@ -32,6 +41,10 @@ func (a *Apply) transact(ctx context.Context, t Ticket, batch []stage.Entry) err
 		return errors.Join(err, a.putBack(ctx, j), a.forgive(batch))
 	}
 	a.at("looked")
+	a.late = nil
+	if late {
+		a.late = changes
+	}
 	lost, err := a.restart(ctx, t, j, batch)
 	switch {
 	case errors.Is(err, ErrDeferred):
@@ -71,34 +84,45 @@ func (a *Apply) check(ctx context.Context, batch []stage.Entry) ([]stage.Entry, 
 
 // plan renders the batch on top of what is live, and has the result checked by containerd.
 func (a *Apply) plan(ctx context.Context, batch []stage.Entry) ([]stage.Change, error) {
-	current, err := a.Store.Current()
-	if err != nil {
+	d, err := a.draft(batch)
+	if err != nil || len(d.changes) == 0 {
 		return nil, err
 	}
-	cfg, err := config.Read(a.Config)
-	if err != nil {
+	if err := config.Check(ctx, a.Binary, d.config, d.changes, d.want, gone(batch, d.live)); err != nil {
 		return nil, err
 	}
-	live := stage.Live(slices.Concat(current, batch))
-	var want []config.Handler
-	for _, name := range sorted(live) {
-		if where, foreign := cfg.Foreign(name); foreign {
-			return nil, fmt.Errorf("handler %s is already configured in %s, and not by quiesce: remove it there, or choose another name", name, where)
-		}
-		want = append(want, a.handler(name, live[name]))
-	}
-	changes, err := render(cfg, want)
-	if err != nil || len(changes) == 0 {
-		return nil, err
-	}
-	if err := config.Check(ctx, a.Binary, cfg, changes, want, gone(batch, live)); err != nil {
-		return nil, err
-	}
-	out := make([]stage.Change, len(changes))
-	for i, c := range changes {
+	out := make([]stage.Change, len(d.changes))
+	for i, c := range d.changes {
 		out[i] = stage.Change{Path: c.Path, Old: c.Old, New: c.New, Attr: stage.Attr{Mode: c.Mode, UID: c.UID, GID: c.GID}}
 	}
 	return out, nil
+}
+
+// draft is a plan that nobody has checked.
+type draft struct {
+	config  *config.Config
+	want    []config.Handler
+	live    map[string]stage.Entry
+	changes []config.Change
+}
+
+func (a *Apply) draft(batch []stage.Entry) (d draft, err error) {
+	current, err := a.Store.Current()
+	if err != nil {
+		return d, err
+	}
+	if d.config, err = config.Read(a.Config); err != nil {
+		return d, err
+	}
+	d.live = stage.Live(slices.Concat(current, batch))
+	for _, name := range sorted(d.live) {
+		if where, foreign := d.config.Foreign(name); foreign {
+			return d, fmt.Errorf("handler %s is already configured in %s, and not by quiesce: remove it there, or choose another name", name, where)
+		}
+		d.want = append(d.want, a.handler(name, d.live[name]))
+	}
+	d.changes, err = render(d.config, d.want)
+	return d, err
 }
 
 // render is cfg.Change, but a drop-in that differs in nothing but the entry it names stays as it is: the same install
@@ -142,6 +166,15 @@ func gone(batch []stage.Entry, live map[string]stage.Entry) (names []string) {
 
 // write opens the journal and then changes the host. The journal it returns is valid with an error too.
 func (a *Apply) write(ctx context.Context, batch []stage.Entry, changes []stage.Change) (*stage.Journal, error) {
+	j, err := a.prepare(ctx, batch, changes)
+	if err != nil {
+		return j, err
+	}
+	return j, a.Store.Write(changes)
+}
+
+// prepare does all of write but the last step.
+func (a *Apply) prepare(ctx context.Context, batch []stage.Entry, changes []stage.Change) (*stage.Journal, error) {
 	j := &stage.Journal{Entries: ids(batch), Began: time.Now().UTC()}
 	p, err := a.Unit.Process(ctx)
 	if err != nil {
@@ -164,7 +197,7 @@ func (a *Apply) write(ctx context.Context, batch []stage.Entry, changes []stage.
 		return j, err
 	}
 	a.at("journal opened")
-	return j, a.Store.Write(changes)
+	return j, nil
 }
 
 // forgive takes back the count of an attempt that was put off before anything happened.
