@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,16 +10,14 @@ import (
 	"quiesce/plugin/stage"
 )
 
-// graph is who stops before whom: indices into placements.
+// graph is who stops before whom: nodes are indices into placements. Many pods before many others meet in a hub, a node
+// beyond the pods, so that a crowded node has no more edges than pods on both sides.
 type graph struct {
 	pods []*Placement
-	next map[int]map[int]string // from → to → why
+	next []map[int]string // from → to → why; a hub may leave the why to its other side
 }
 
 func (g *graph) edge(from, to int, why string) {
-	if from == to {
-		return
-	}
 	if g.next[from] == nil {
 		g.next[from] = map[int]string{}
 	}
@@ -27,166 +26,158 @@ func (g *graph) edge(from, to int, why string) {
 	}
 }
 
-// edges makes the graph of the configured edges and the annotations.
-func (p *Policy) edges(pods []*Placement) (*graph, error) {
-	g := &graph{pods: pods, next: map[int]map[int]string{}}
-	for n, e := range p.Edges {
-		why := fmt.Sprintf("edge %d: %s before %s", n+1, e.First, e.Then)
-		for i, a := range pods {
-			for j, b := range pods {
-				if e.First.Matches(a.Pod) && e.Then.Matches(b.Pod) {
-					g.edge(i, j, why)
-				}
-			}
-		}
+// reason says why a pod is on a side of an edge; nil: the other side says it.
+type reason func(pod int) string
+
+func (r reason) of(pod int) string {
+	if r == nil {
+		return ""
 	}
-	var problems error
-	for i, pl := range pods {
-		problems = errors.Join(problems, g.annotated(i, pl, annAfter), g.annotated(i, pl, annBefore))
-	}
-	return g, problems
+	return r(pod)
 }
 
-// annotated adds what a pod says of its neighbours in its own namespace.
-func (g *graph) annotated(i int, pl *Placement, key string) (problems error) {
-	for text := range strings.SplitSeq(pl.Pod.Annotations[key], ";") {
-		if text = strings.TrimSpace(text); text == "" {
-			continue
-		}
-		sel, err := ParseSelector(text)
-		if err != nil {
-			problems = errors.Join(problems, fmt.Errorf("pod %s: annotation %s: %w", pl.Pod, key, err))
-			continue
-		}
-		why := fmt.Sprintf("annotation of %s: %s %s", pl.Pod, strings.TrimPrefix(key, stage.Prefix), text)
-		for j, other := range g.pods {
-			switch {
-			case other.Pod.Namespace != pl.Pod.Namespace || !sel.Matches(other.Pod):
-			case key == annAfter:
-				g.edge(j, i, why)
-			default:
-				g.edge(i, j, why)
-			}
+// connect has all of first stop before all of then. Pods on both sides have no order among each other.
+func (g *graph) connect(first, then []int, before, after reason) error {
+	isFirst := make(map[int]bool, len(first))
+	for _, i := range first {
+		isFirst[i] = true
+	}
+	var both, only []int
+	for _, i := range then {
+		if isFirst[i] {
+			both = append(both, i)
+			delete(isFirst, i)
+		} else {
+			only = append(only, i)
 		}
 	}
-	return problems
-}
-
-// breakCycles drops one edge of each cycle, and names the pods of each.
-func (g *graph) breakCycles() (problems error) {
-	for {
-		cycle := g.cycle()
-		if cycle == nil {
-			return problems
-		}
-		var names []string
-		for _, i := range cycle {
-			names = append(names, g.pods[i].Pod.String())
-		}
-		last := cycle[len(cycle)-1]
-		why := g.next[last][cycle[0]]
-		problems = errors.Join(problems, fmt.Errorf("cycle: %s before %s (%s)", strings.Join(names, " before "), names[0], why))
-		delete(g.next[last], cycle[0])
-	}
-}
-
-// cycle finds one, or nil.
-func (g *graph) cycle() []int {
-	color := make([]int, len(g.pods))
-	var path []int
-	var visit func(int) []int
-	visit = func(i int) []int {
-		color[i] = 1
-		path = append(path, i)
-		for _, j := range g.after(i) {
-			if color[j] == 1 {
-				return slices.Clone(path[slices.Index(path, j):])
-			}
-			if color[j] == 0 {
-				if c := visit(j); c != nil {
-					return c
-				}
-			}
-		}
-		color[i] = 2
-		path = path[:len(path)-1]
+	g.join(slices.DeleteFunc(slices.Clone(first), func(i int) bool { return !isFirst[i] }), then, before, after)
+	g.join(both, only, before, after)
+	if len(both) < 2 {
 		return nil
 	}
-	for i := range g.pods {
-		if color[i] == 0 {
-			if c := visit(i); c != nil {
-				return c
-			}
-		}
-	}
-	return nil
+	return fmt.Errorf("cycle: %s and %s are on both sides (%s)", g.pods[both[0]].Pod, g.pods[both[1]].Pod, cmp.Or(before.of(both[0]), after.of(both[0])))
 }
 
-// after lists the direct successors, sorted: plans are the same for the same input.
-func (g *graph) after(i int) []int {
-	var out []int
-	for j := range g.next[i] {
-		out = append(out, j)
+// join is connect for sides that share no pod.
+func (g *graph) join(first, then []int, before, after reason) {
+	if len(first)*len(then) <= len(first)+len(then) {
+		for _, i := range first {
+			for _, j := range then {
+				g.edge(i, j, cmp.Or(before.of(i), after.of(j)))
+			}
+		}
+		return
 	}
-	slices.Sort(out)
+	hub := len(g.next)
+	g.next = append(g.next, nil)
+	for _, i := range first {
+		g.edge(i, hub, before.of(i))
+	}
+	for _, j := range then {
+		g.edge(hub, j, after.of(j))
+	}
+}
+
+// edges makes the graph of the configured edges and the annotations.
+func (p *Policy) edges(pods []*Placement) (*graph, error) {
+	g := &graph{pods: pods, next: make([]map[int]string, len(pods))}
+	var problems []error
+	all := make([]int, len(pods))
+	for i := range pods {
+		all[i] = i
+	}
+	for n, e := range p.Edges {
+		why := func(int) string { return fmt.Sprintf("edge %d: %s before %s", n+1, e.First, e.Then) }
+		problems = append(problems, g.connect(g.matching(all, e.First), g.matching(all, e.Then), why, why))
+	}
+	return g, errors.Join(append(problems, g.annotations())...)
+}
+
+func (g *graph) matching(among []int, sel Selector) (out []int) {
+	for _, i := range among {
+		if sel.Matches(g.pods[i].Pod) {
+			out = append(out, i)
+		}
+	}
 	return out
 }
 
-// sorted is a topological order; the graph has no cycle.
-func (g *graph) sorted() []int {
-	seen := make([]bool, len(g.pods))
-	var out []int
-	var visit func(int)
-	visit = func(i int) {
-		if seen[i] {
-			return
-		}
-		seen[i] = true
-		for _, j := range g.after(i) {
-			visit(j)
-		}
-		out = append(out, i)
-	}
-	for i := range g.pods {
-		visit(i)
-	}
-	slices.Reverse(out)
-	return out
-}
+// said is what one or more pods of a namespace say of their neighbours.
+type said struct{ namespace, key, text string }
 
-// settle moves pods whose tier is only inferred so that every edge holds, first down from what follows, then up from
-// what goes before, and gives waves inside tiers. Edges between placed pods that cannot hold are contradictions.
-func (p *Policy) settle(g *graph) (problems error) {
-	order := g.sorted()
-	for _, i := range slices.Backward(order) {
-		for _, j := range g.after(i) {
-			a, b := g.pods[i], g.pods[j]
-			if a.Rank > b.Rank && b.fixed && !a.fixed {
-				p.move(a, b.Rank, g.next[i][j])
-				a.fixed = true // as far as what comes before it is concerned
+// annotations adds what pods say of their neighbours in their own namespace.
+func (g *graph) annotations() error {
+	var problems []error
+	owners := map[said][]int{}
+	var order []said // as they are found: plans are the same for the same input
+	for i, pl := range g.pods {
+		for _, key := range []string{annAfter, annBefore} {
+			for text := range strings.SplitSeq(pl.Pod.Annotations[key], ";") {
+				if text = strings.TrimSpace(text); text == "" {
+					continue
+				}
+				s := said{pl.Pod.Namespace, key, text}
+				if owners[s] == nil {
+					order = append(order, s)
+				}
+				if !slices.Contains(owners[s][max(0, len(owners[s])-1):], i) { // it may say so twice
+					owners[s] = append(owners[s], i)
+				}
 			}
 		}
 	}
-	for _, i := range order {
-		for _, j := range g.after(i) {
-			a, b := g.pods[i], g.pods[j]
-			switch {
-			case a.Rank > b.Rank && b.fixed:
-				problems = errors.Join(problems, fmt.Errorf("contradiction: %s is in tier %s (%s), %s in tier %s (%s), but %s",
-					a.Pod, a.Tier, a.Why[0], b.Pod, b.Tier, b.Why[0], g.next[i][j]))
-			case a.Rank > b.Rank:
-				p.move(b, a.Rank, g.next[i][j])
-				b.Wave = a.Wave + 1
-			case a.Rank == b.Rank && b.Wave <= a.Wave:
-				b.Wave = a.Wave + 1
-				b.because(g.next[i][j])
-			}
-		}
+	neighbours := newNeighbours(g.pods)
+	for _, s := range order {
+		problems = append(problems, g.annotated(s, owners[s], neighbours))
 	}
-	return problems
+	return errors.Join(problems...)
 }
 
-func (p *Policy) move(pl *Placement, rank int, why string) {
-	pl.Rank, pl.Tier = rank, p.name(rank)
-	pl.because("moved to tier " + pl.Tier + ": " + why)
+func (g *graph) annotated(s said, owners []int, neighbours neighbours) error {
+	sel, err := ParseSelector(s.text)
+	if err != nil {
+		return fmt.Errorf("pod %s: annotation %s: %w", g.pods[owners[0]].Pod, s.key, err)
+	}
+	why := func(i int) string {
+		return fmt.Sprintf("annotation of %s: %s %s", g.pods[i].Pod, strings.TrimPrefix(s.key, stage.Prefix), s.text)
+	}
+	others := g.matching(neighbours.of(s.namespace, sel), sel)
+	if s.key == annAfter {
+		return g.connect(others, owners, nil, why)
+	}
+	return g.connect(owners, others, why, nil)
+}
+
+// podLabel is a label of a pod of a namespace; without key and value it is the namespace.
+type podLabel struct{ namespace, key, value string }
+
+// neighbours finds pods by namespace and label.
+type neighbours map[podLabel][]int
+
+func newNeighbours(pods []*Placement) neighbours {
+	n := neighbours{}
+	for i, pl := range pods {
+		n.add(podLabel{namespace: pl.Pod.Namespace}, i)
+		for k, v := range pl.Pod.Labels {
+			n.add(podLabel{pl.Pod.Namespace, k, v}, i)
+		}
+	}
+	return n
+}
+
+func (n neighbours) add(l podLabel, i int) { n[l] = append(n[l], i) }
+
+// of are the pods of a namespace that may match, and few others.
+func (n neighbours) of(namespace string, sel Selector) []int {
+	best := n[podLabel{namespace: namespace}]
+	for _, t := range sel.terms {
+		if t.has || t.not {
+			continue
+		}
+		if some := n[podLabel{namespace, t.key, t.value}]; len(some) < len(best) {
+			best = some
+		}
+	}
+	return best
 }

@@ -51,24 +51,27 @@ func New(s node.Snapshot, policy Policy, sel Selection) (Plan, error) {
 	g, err := policy.edges(pods)
 	problems = errors.Join(problems, err, g.breakCycles(), policy.settle(g))
 	var plan Plan
+	steps := map[[2]int]int{} // rank and wave → index
 	for _, pl := range pods {
 		switch {
 		case !sel.Matches(pl.Pod):
 		case pl.Skip:
 			plan.Skipped = append(plan.Skipped, pl)
 		default:
-			plan.add(pl)
+			plan.add(pl, steps)
 		}
 	}
 	slices.SortFunc(plan.Steps, func(a, b Step) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Wave, b.Wave)) })
 	return plan, problems
 }
 
-func (p *Plan) add(pl *Placement) {
-	i := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Rank == pl.Rank && s.Wave == pl.Wave })
-	if i < 0 {
+func (p *Plan) add(pl *Placement, steps map[[2]int]int) {
+	at := [2]int{pl.Rank, pl.Wave}
+	i, ok := steps[at]
+	if !ok {
+		i = len(p.Steps)
+		steps[at] = i
 		p.Steps = append(p.Steps, Step{Tier: pl.Tier, Rank: pl.Rank, Wave: pl.Wave})
-		i = len(p.Steps) - 1
 	}
 	p.Steps[i].Pods = append(p.Steps[i].Pods, pl)
 }

@@ -34,12 +34,12 @@ type runtime struct {
 	synced chan struct{}
 }
 
-func newRuntime(t *testing.T, pods int) *runtime {
+func newRuntime(t testing.TB, pods int) *runtime {
 	t.Helper()
 	return newRuntimeOf(t, func() ([]*api.PodSandbox, []*api.Container) { return podsNamed(pods), containersOf(pods) })
 }
 
-func newRuntimeOf(t *testing.T, all func() ([]*api.PodSandbox, []*api.Container)) *runtime {
+func newRuntimeOf(t testing.TB, all func() ([]*api.PodSandbox, []*api.Container)) *runtime {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nri") // the path of a socket is short
 	if err != nil {
