@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -83,7 +84,9 @@ func (o Options) node(ctx context.Context) (node.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Programs = map[string]string{"./plugin": binDir + "/quiesce", "./installer": binDir + "/quiesce-installer"}
+	programs := map[string]string{"./plugin": binDir + "/quiesce", "./installer": binDir + "/quiesce-installer"}
+	maps.Copy(programs, cfg.Programs)
+	cfg.Programs = programs
 	image := node.Image{
 		Name: InstallerImage, Entrypoint: []string{"/quiesce-installer"},
 		Programs: map[string]string{"/quiesce-installer": "./installer"}, Files: map[string]string{},

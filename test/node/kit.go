@@ -100,6 +100,11 @@ func (k *Kit) Kubernetes(ctx context.Context) (KubernetesTools, error) {
 	return KubernetesTools{Kubernetes: kubernetes, Etcd: etcd}, err
 }
 
+// Artefact returns the directory rel of the cache, with files in it; build makes it when it is not there.
+func (k *Kit) Artefact(ctx context.Context, rel string, files []string, build func(ctx context.Context, dir string) error) (string, error) {
+	return k.cache.artefact(ctx, rel, files, build)
+}
+
 func (k *Kit) fill(ctx context.Context, versions []string) error {
 	for _, v := range versions {
 		if _, err := k.Tools(ctx, v); err != nil {
