@@ -53,17 +53,16 @@ func synchronized(ctx context.Context, l *lab.Lab) error {
 const atOnce = 4
 
 // start starts the pods from number from to number to, less one.
-func start(ctx context.Context, n *node.Node, from, to int, pod func(int) node.Pod) ([]*node.RunningPod, error) {
-	pods := make([]*node.RunningPod, to-from)
+func start(ctx context.Context, n *node.Node, from, to int, pod func(int) node.Pod) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
-	for i := range pods {
-		g.Go(func() (err error) {
-			pods[i], err = n.StartPod(ctx, pod(from+i))
+	for i := from; i < to; i++ {
+		g.Go(func() error {
+			_, err := n.StartPod(ctx, pod(i))
 			return err
 		})
 	}
-	return pods, g.Wait()
+	return g.Wait()
 }
 
 // sleeper is a pod of one container that does nothing. In the network of the node it needs no address.

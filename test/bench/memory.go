@@ -45,65 +45,84 @@ func memory(ctx context.Context, b *bench) (lines []measure.Line, err error) {
 	if err := startPeer(ctx, l, other); err != nil {
 		return nil, err
 	}
-	counts, watched := []int{0, 110, 500}, 30*time.Second
+	m := memories{b: b, two: twoPlugins{l: l}, peer: other.String(), counts: []int{0, 110, 500}, watched: 30 * time.Second}
 	if b.quick {
-		counts, watched = []int{0, 5, 10}, 5*time.Second
+		m.counts, m.watched = []int{0, 5, 10}, 5*time.Second
 	}
-	two := twoPlugins{l: l}
+	if lines, err = m.measure(ctx); err != nil {
+		return lines, err
+	}
+	size, err := sizes(l, other, program)
+	return append(lines, size), err
+}
+
+// memories measures both plugins with more and more pods.
+type memories struct {
+	b       *bench
+	two     twoPlugins
+	peer    string
+	counts  []int
+	watched time.Duration // how long the idle CPU is watched
+}
+
+func (m *memories) measure(ctx context.Context) (lines []measure.Line, err error) {
 	var ours, peers []measure.Series
-	for i, n := range counts {
+	for i, n := range m.counts {
 		if i > 0 {
-			if _, err := start(ctx, l.Node, counts[i-1], n, sleeper); err != nil {
-				return nil, err
+			if err := start(ctx, m.two.l.Node, m.counts[i-1], n, sleeper); err != nil {
+				return lines, err
 			}
 		}
-		if err := two.find(ctx); err != nil {
-			return nil, err
+		if err := m.two.find(ctx); err != nil {
+			return lines, err
 		}
-		var cpu []measure.Series
-		if i == 1 {
-			if cpu, err = two.idle(ctx, watched); err != nil {
-				return nil, err
+		goal := measure.Goal{Base: measure.Informal}
+		if i == 1 { // the count that the goals are about
+			goal = measure.Goal{Base: measure.Alone, Limit: maxRSS}
+			cpu, err := m.two.idle(ctx, m.watched)
+			if err != nil {
+				return lines, err
 			}
 			lines = append(lines, measure.Line{
-				Name: fmt.Sprintf("CPU when idle, %d pods", n), Unit: "% of a core", Ours: cpu[0], Peer: cpu[1], PeerName: other.String(),
+				Name: fmt.Sprintf("CPU when idle, %d pods", n), Unit: "% of a core", Ours: cpu[0], Peer: cpu[1], PeerName: m.peer,
 				Goal: measure.Goal{Base: measure.Alone, Limit: maxIdle, Strict: true},
 			})
 		}
-		rss, err := two.rss(ctx, b.rounds)
+		rss, err := m.two.rss(ctx, m.b.rounds)
 		if err != nil {
-			return nil, err
+			return lines, err
 		}
 		ours, peers = append(ours, rss[0]), append(peers, rss[1])
-		goal := measure.Goal{Base: measure.Informal}
-		if i == 1 {
-			goal = measure.Goal{Base: measure.Alone, Limit: maxRSS}
-		}
 		lines = append(lines, measure.Line{
-			Name: fmt.Sprintf("resident memory, %d pods", n), Unit: "MiB", Ours: rss[0], Peer: rss[1], PeerName: other.String(), Goal: goal,
+			Name: fmt.Sprintf("resident memory, %d pods", n), Unit: "MiB", Ours: rss[0], Peer: rss[1], PeerName: m.peer, Goal: goal,
 		})
 	}
-	more := float64(counts[2] - counts[0])
+	first, last := 0, len(m.counts)-1
+	more := float64(m.counts[last] - m.counts[first])
 	per := func(s []measure.Series) measure.Series {
-		return measure.Series{1024 * (s[2].Median() - s[0].Median()) / more}
+		return measure.Series{1024 * (s[last].Median() - s[first].Median()) / more}
 	}
-	size, err := sizes(l, other, program)
 	return append(lines, measure.Line{
-		Name: fmt.Sprintf("resident memory a pod, from %d to %d", counts[0], counts[2]), Unit: "KiB", Ours: per(ours), Peer: per(peers), PeerName: other.String(),
-		Goal: measure.Goal{Base: measure.Alone, Limit: maxPerPod},
-	}, size), err
+		Name: fmt.Sprintf("resident memory a pod, from %d to %d", m.counts[first], m.counts[last]), Unit: "KiB", Ours: per(ours), Peer: per(peers),
+		PeerName: m.peer, Goal: measure.Goal{Base: measure.Alone, Limit: maxPerPod},
+	}), nil
 }
 
-// startPeer runs the peer as a unit.
-func startPeer(ctx context.Context, l *lab.Lab, p peer) error {
-	argv := []string{"systemd-run", "--unit=peer", "--property=StandardOutput=append:/var/log/peer", "--property=StandardError=append:/var/log/peer", "/usr/local/bin/peer", "-idx", "20"}
-	if _, err := l.Exec(ctx, argv...); err != nil {
+// startPeer runs the peer as a unit and waits until the runtime has it.
+func startPeer(ctx context.Context, l *lab.Lab, p peer, args ...string) error {
+	registered := func(ctx context.Context) int {
+		out, _ := l.Exec(ctx, "journalctl", "-u", "containerd", "-o", "cat", "--grep", "plugin .*20-.*connected and synchronized") // no line is an error
+		return strings.Count(out, "\n")
+	}
+	before := registered(ctx)
+	argv := []string{
+		"systemd-run", "--unit=peer", "--collect", "--property=StandardOutput=append:/var/log/peer", "--property=StandardError=append:/var/log/peer",
+		"/usr/local/bin/peer", "-idx", "20",
+	}
+	if _, err := l.Exec(ctx, append(argv, args...)...); err != nil {
 		return fmt.Errorf("start %s: %w", p, err)
 	}
-	return l.Until(ctx, p.String()+" is registered", func(ctx context.Context) (bool, error) {
-		out, err := l.Exec(ctx, "journalctl", "-u", "containerd", "-o", "cat", "--grep", "plugin .*connected and synchronized")
-		return err == nil && strings.Contains(out, "20-"), nil
-	})
+	return l.Until(ctx, p.String()+" is registered", func(ctx context.Context) (bool, error) { return registered(ctx) > before, nil })
 }
 
 func (two *twoPlugins) find(ctx context.Context) (err error) {
