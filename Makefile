@@ -24,9 +24,8 @@ demo-drain: ## PostgreSQL and 100 pods while a node's services stop, with quiesc
 bench: ## quiesce against its peers and the floor: a table, and out/bench.json; BENCH_LINES=1,3 measures a part (needs root, and a quiet machine)
 	go run ./test/bench
 
-chaos: ## SIGKILL and power cuts at every step of apply, on real nodes: out/chaos.json; CHAOS_SEED=N gives the same again (needs root)
-	CHAOS=all go test -timeout 40m -run Crash ./plugin/internal/apply ./installer/internal/host
-	go run ./test/crash/chaos
+chaos: ## look for a promise that does not hold: out/chaos.json; CHAOS_SEED=N gives the same again, MUTANT=NAME breaks one (needs root)
+	go run ./test/chaos
 
 test: ## all tests, those on real nodes included; out/test.json has them as JSON (needs root)
 	go run ./test/node/prepare -all

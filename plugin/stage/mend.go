@@ -19,12 +19,12 @@ const tempAge = time.Minute
 // Needs Lock.
 func (s *Store) Mend(now time.Time) error {
 	errs := errors.Join(
-		s.inbox.sweepTemp(".", now),
-		s.store.sweepTemp(".", now.Add(-tempAge)),
-		s.results.sweepTemp(".", now.Add(-tempAge)))
+		s.inbox.SweepTemp("."),
+		s.store.sweepTemp(".", now, tempAge),
+		s.results.sweepTemp(".", now, tempAge))
 	if ids, err := s.store.list("act"); err == nil {
 		for _, id := range ids {
-			errs = errors.Join(errs, s.store.sweepTemp(path.Join("act", id), now), s.store.sweepTemp(path.Join("act", id, filesDir), now))
+			errs = errors.Join(errs, s.store.SweepTemp(path.Join("act", id)), s.store.SweepTemp(path.Join("act", id, filesDir)))
 		}
 	}
 	return errors.Join(errs, s.mendResults())
@@ -76,8 +76,15 @@ func (m *Manifest) Phase() Phase {
 	return IsLive
 }
 
-// sweepTemp removes what was being written in a directory before a time.
-func (t *Tree) sweepTemp(dir string, before time.Time) error {
+// stale tells whether something that was written at a time is as old as age, or, because the clock was set back since,
+// seems to be written that far in the future.
+func stale(at, now time.Time, age time.Duration) bool {
+	d := now.Sub(at)
+	return age == 0 || d >= age || -d >= age
+}
+
+// sweepTemp removes what was being written in a directory and is stale.
+func (t *Tree) sweepTemp(dir string, now time.Time, age time.Duration) error {
 	d, err := t.root.Open(dir)
 	if err != nil {
 		return ignoreNotExist(err)
@@ -89,7 +96,7 @@ func (t *Tree) sweepTemp(dir string, before time.Time) error {
 	}
 	var errs error
 	for _, fi := range fis {
-		if strings.HasPrefix(fi.Name(), tempPrefix) && !fi.IsDir() && !fi.ModTime().After(before) {
+		if strings.HasPrefix(fi.Name(), tempPrefix) && !fi.IsDir() && stale(fi.ModTime(), now, age) {
 			errs = errors.Join(errs, t.Remove(path.Join(dir, fi.Name())))
 		}
 	}
@@ -97,7 +104,7 @@ func (t *Tree) sweepTemp(dir string, before time.Time) error {
 }
 
 // SweepTemp removes what a crash left half written in a directory to which only the caller writes now.
-func (t *Tree) SweepTemp(dir string) error { return t.sweepTemp(dir, time.Now().Add(tempAge)) }
+func (t *Tree) SweepTemp(dir string) error { return t.sweepTemp(dir, time.Time{}, 0) }
 
 // GiveUp notes that what others overwrite is not repaired, and why; an empty reason ends it.
 func (s *Store) GiveUp(why string) error {

@@ -256,14 +256,14 @@ func (s *Store) Discard(e Entry) error { return s.store.Remove(path.Join("act", 
 // Sweep removes what crashed writers left behind: drafts older than an hour, and copies nobody makes any more. Needs Lock.
 func (s *Store) Sweep(now time.Time) error {
 	var errs error
-	for _, n := range s.leftovers(s.inbox, "tmp", now.Add(-time.Hour)) {
+	for _, n := range s.leftovers(s.inbox, "tmp", now, time.Hour) {
 		errs = errors.Join(errs, s.inbox.Remove(n))
 	}
 	for _, old := range s.tooMany() {
 		errs = errors.Join(errs, s.store.Remove(path.Join("bad", old)))
 	}
 	for _, room := range []string{"act", "bad"} {
-		for _, n := range s.leftovers(s.store, room, now) {
+		for _, n := range s.leftovers(s.store, room, now, 0) {
 			if path.Base(n)[0] == '.' {
 				errs = errors.Join(errs, s.store.Remove(n))
 			}
@@ -285,7 +285,7 @@ func (s *Store) tooMany() (ids []string) {
 	return ids
 }
 
-func (s *Store) leftovers(t *Tree, room string, before time.Time) []string {
+func (s *Store) leftovers(t *Tree, room string, now time.Time, age time.Duration) []string {
 	d, err := t.root.Open(room)
 	if err != nil {
 		return nil
@@ -297,7 +297,7 @@ func (s *Store) leftovers(t *Tree, room string, before time.Time) []string {
 	}
 	var out []string
 	for _, fi := range fis {
-		if fi.ModTime().Before(before) {
+		if stale(fi.ModTime(), now, age) {
 			out = append(out, path.Join(room, fi.Name()))
 		}
 	}

@@ -21,7 +21,11 @@ const (
 	optDir   = "/opt/quiesce"
 	shim     = "/usr/local/bin/containerd-shim-runc-v2"
 	oneShim  = "/root/containerd-shim-one-v2" // the same with another digest
+	slowFile = "/root/slow"                   // how long containerd takes to start, in seconds
 )
+
+// slowStart is a drop-in of containerd's unit.
+const slowStart = "[Service]\nExecStartPre=/bin/sh -c 'test ! -e " + slowFile + " || sleep $(cat " + slowFile + ")'\n"
 
 // disks are the file systems that a power cut hits.
 var disks = []string{stageDir, confDir, optDir}
@@ -43,6 +47,7 @@ func Boot(ctx context.Context, name string, build ...string) (*Bench, error) {
 		Name: name, Quiet: 100 * time.Millisecond, Config: "verifyTimeout = '15s'\nundecidedTimeout = '1s'",
 		Node: node.Config{
 			Disks: disks, Build: append([]string{"-tags", "chaos"}, build...), AllowFailed: []string{"quiesce-apply-boot.service"},
+			Files: map[string]node.File{"/etc/systemd/system/containerd.service.d/slow.conf": {Content: slowStart}},
 		},
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"quiesce/test/crash"
+	"quiesce/test/mutant"
 	"quiesce/test/node"
 )
 
@@ -39,16 +40,16 @@ func TestLoss_b_Crash(t *testing.T) {
 // TestLoss_b_WithoutSync: the power cut of the other test is one. Where nothing is synced, what was said to be done is not.
 func TestLoss_b_WithoutSync(t *testing.T) {
 	t.Parallel()
-	for mutant, written := range map[string][]string{"no-sync": {"/var/lib/quiesce"}, "no-file-sync": nil} {
-		t.Run(mutant, func(t *testing.T) {
+	for name, written := range map[string][]string{"no-sync": {"/var/lib/quiesce"}, "no-file-sync": nil} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Minute, errors.New("the test's three minutes are over"))
 			defer cancel()
 			kit, err := node.Prepare(ctx)
 			check(t, err)
-			build, err := crash.Mutate(kit, mutant)
+			build, err := mutant.Flag(kit.Module(), t.TempDir(), name)
 			check(t, err)
-			b, err := crash.Boot(ctx, "crash-"+mutant, build)
+			b, err := crash.Boot(ctx, "crash-"+name, build)
 			check(t, err)
 			t.Cleanup(func() { check(t, b.Close()) })
 			o, err := b.Try(ctx, crash.Case{Story: crash.Install, Step: 2, Name: "settled", Action: crash.CutPower, Written: written})

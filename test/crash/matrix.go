@@ -188,7 +188,7 @@ func (p Plan) work(ctx context.Context, b *Bench, next func(turn int) (Case, boo
 		}
 		note(o, err)
 		if err != nil || len(o.Wrong) > 0 {
-			b.keep(ctx, c)
+			b.keep(ctx, c.String())
 			if err := b.Close(); err != nil {
 				return err
 			}

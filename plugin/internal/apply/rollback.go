@@ -29,6 +29,7 @@ func (a *Apply) restore(ctx context.Context, j *stage.Journal) error {
 		log.G(ctx).Warn(c)
 	}
 	if err != nil {
+		a.torn = true
 		return fmt.Errorf("roll back: %w", err)
 	}
 	a.at("files restored")
@@ -100,9 +101,10 @@ func (a *Apply) blame(ctx context.Context, batch []stage.Entry, why error) error
 	return nil
 }
 
-// pay restarts the runtime if a rollback owes that.
+// pay restarts the runtime if a rollback owes that. Files that could not be put back keep their journal: the next run
+// ends it, before any restart.
 func (a *Apply) pay(ctx context.Context) error {
-	if a.owed == nil {
+	if a.owed == nil || a.torn {
 		return nil
 	}
 	why := a.restartAgain(ctx)

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"quiesce/test/crash"
+	"quiesce/test/node"
+)
+
+// job is one run of this program.
+type job struct {
+	settings settings
+	kit      *node.Kit
+	state    *state
+	build    []string // further arguments of go build
+	mutate   bool
+}
+
+// part is one way to look for violations.
+type part struct {
+	name, what string
+	mutants    bool // a mutant is looked for by it
+	run        func(ctx context.Context, j *job, got *progress) error
+}
+
+func parts() []part {
+	return []part{
+		{"simulated", "histories in simulated time", true, simulated},
+		{"real", "histories on real nodes", true, real},
+		{"steps", "deaths and power cuts at each step of apply and of host", false, steps},
+	}
+}
+
+func partNames() (names []string) {
+	for _, p := range parts() {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// goTest runs tests, with more in the environment; what they print is shown, and its end is in the error.
+func (j *job) goTest(ctx context.Context, env []string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1"}, args...)...)
+	cmd.Dir, cmd.Env = j.kit.Module(), append(os.Environ(), env...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	var tail bytes.Buffer
+	cmd.Stdout = io.MultiWriter(os.Stdout, &tail)
+	cmd.Stderr = cmd.Stdout
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(tail.String()), "\n")
+		return fmt.Errorf("%w: %s", err, strings.Join(lines[max(0, len(lines)-15):], "\n"))
+	}
+	return nil
+}
+
+// simulated has a file of its own that says how far it is.
+func simulated(ctx context.Context, j *job, got *progress) error {
+	goal := j.settings.simulated
+	if j.mutate {
+		goal = min(goal, 600)
+	}
+	file := filepath.Join(j.state.out, "chaos-simulated.json")
+	env := []string{
+		"CHAOS_STATE=" + file, "CHAOS_MUTANT=" + j.settings.mutant, "CHAOS_SIMULATED=" + strconv.Itoa(goal),
+		"CHAOS_SEED=" + strconv.FormatUint(j.state.Seed, 10),
+	}
+	terr := j.goTest(ctx, env, append(slices.Clone(j.build), "-v", "-timeout", "3h", "-run", "TestHistories", "./plugin/internal/chaos")...)
+	if ctx.Err() != nil {
+		return terr
+	}
+	var all struct {
+		Histories  int
+		Faults     map[string]int
+		Violations []string
+	}
+	b, err := os.ReadFile(file)
+	if err = errors.Join(err, json.Unmarshal(b, &all)); err != nil {
+		return errors.Join(terr, err)
+	}
+	got.Count, got.Violations, got.Faults = all.Histories, all.Violations, 0
+	for _, n := range all.Faults {
+		got.Faults += n
+	}
+	if terr != nil && len(all.Violations) == 0 {
+		got.Violations = []string{"the simulated histories ended: " + terr.Error()}
+	}
+	return os.Remove(file)
+}
+
+// real goes on after the histories that are done.
+func real(ctx context.Context, j *job, got *progress) error {
+	goal := j.settings.real
+	if j.mutate {
+		goal = min(goal, 24)
+	}
+	h := crash.Histories{
+		Seed: j.state.Seed, First: got.Count, Goal: goal, Benches: j.settings.nodes, Build: j.build, FirstOnly: j.mutate, Say: say,
+		Note: func(p crash.Played) error {
+			got.Count, got.Faults = got.Count+1, got.Faults+p.Faults
+			got.Violations = append(got.Violations, p.Wrong...)
+			return j.state.save()
+		},
+	}
+	return h.Run(ctx)
+}
+
+func say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
+// steps is the whole matrix, on real nodes and, at each change of a file, on files in memory.
+func steps(ctx context.Context, j *job, got *progress) error {
+	err := j.goTest(ctx, []string{"CHAOS=all"}, "-timeout", "60m", "-run", "Crash", "./plugin/internal/apply", "./installer/internal/host")
+	if ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		got.Violations = append(got.Violations, "crash tests: "+err.Error())
+	}
+	plan := crash.Plan{Seed: j.state.Seed, Whole: true, Files: j.settings.files, Benches: j.settings.nodes, Say: say}
+	rep, err := plan.Run(ctx)
+	if err != nil {
+		return err
+	}
+	got.Count, got.Faults = rep.Cases, rep.Cases
+	got.Violations = append(got.Violations, rep.Wrong...)
+	for _, f := range rep.Faults {
+		got.Violations = append(got.Violations, "fault of a node: "+f)
+	}
+	return nil
+}
