@@ -32,7 +32,7 @@ func play(t *testing.T, d *disks, seed, number uint64, real time.Time, into map[
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(*testing.T) {
-		time.Sleep(time.Until(real)) // files have real times
+		pass(time.Until(real)) // files have real times
 		h := &history{r: rand.New(rand.NewPCG(seed, number))}
 		h.world = &world{
 			disks: d, began: time.Now(), rng: rand.New(rand.NewPCG(seed, ^number)), faults: into, pods: map[string]*pod{},
@@ -43,7 +43,7 @@ func play(t *testing.T, d *disks, seed, number uint64, real time.Time, into map[
 		}
 		h.startDaemon(0)
 		for range 4 + h.r.IntN(12) {
-			time.Sleep(time.Duration(h.r.Int64N(int64(h.gap()))))
+			pass(time.Duration(h.r.Int64N(int64(h.gap()))))
 			h.happen()
 		}
 		h.rest()
@@ -127,7 +127,7 @@ func (h *history) live(i int) string {
 
 // churn starts a pod after the other.
 func (h *history) churn(lasts time.Duration) {
-	for began := time.Now(); time.Since(began) < lasts; time.Sleep(h.about(250 * time.Millisecond)) {
+	for began := time.Now(); time.Since(began) < lasts; pass(h.about(250 * time.Millisecond)) {
 		go h.run(&pod{}, 500*time.Millisecond, nil)
 	}
 }
@@ -157,13 +157,13 @@ func (h *history) slow(d, lasts time.Duration) {
 		h.delay = d
 	}
 	set(d)
-	time.Sleep(lasts)
+	pass(lasts)
 	set(300 * time.Millisecond)
 }
 
 func (h *history) spoil(how func(string), part string, lasts time.Duration) {
 	how(part)
-	time.Sleep(lasts)
+	pass(lasts)
 	if err := h.disks.heal(); err != nil {
 		h.violate("heal: %v", err)
 	}
@@ -176,9 +176,9 @@ func (h *history) hold(lasts time.Duration) {
 	}
 	defer s.Close()
 	_ = s.SetHold("an operator") // the disk may be full
-	time.Sleep(lasts)
+	pass(lasts)
 	for s.SetHold("") != nil {
-		time.Sleep(time.Second)
+		pass(time.Second)
 	}
 }
 
@@ -210,7 +210,7 @@ func (h *history) cutPower() {
 	h.killApply()
 	h.killDaemon()
 	_ = h.disks.heal() // they are mounted anew
-	time.Sleep(h.about(2 * time.Second))
+	pass(h.about(2 * time.Second))
 	<-h.launch(func(ctx context.Context, a *apply.Apply) error { return a.Boot(ctx) }).done
 	h.mu.Lock()
 	h.stopped = false
@@ -221,11 +221,11 @@ func (h *history) cutPower() {
 
 // rest ends all faults, lets everything come to rest, and looks.
 func (h *history) rest() {
-	time.Sleep(30 * time.Second) // faults and pods end by themselves
+	pass(30 * time.Second) // faults and pods end by themselves
 	h.mu.Lock()
 	h.noBus = time.Time{}
 	h.mu.Unlock()
-	for began := time.Now(); ; time.Sleep(time.Second) {
+	for began := time.Now(); ; pass(time.Second) {
 		why := h.restless()
 		if why == nil {
 			break
@@ -245,7 +245,7 @@ func (h *history) rest() {
 	h.stopped = true
 	h.epoch++
 	h.mu.Unlock()
-	time.Sleep(time.Minute)
+	pass(time.Minute)
 }
 
 // restless says what is still going on.

@@ -74,7 +74,7 @@ func (w *world) tell(kind node.EventKind, p *pod) {
 			continue
 		}
 		go func() {
-			time.Sleep(w.about(500 * time.Millisecond))
+			pass(w.about(500 * time.Millisecond))
 			d.state.Apply(e)
 		}()
 	}
@@ -100,7 +100,7 @@ func (w *world) insist(epoch int, f func()) (gone bool) {
 		if ok || gone {
 			return gone
 		}
-		time.Sleep(w.about(300 * time.Millisecond))
+		pass(w.about(300 * time.Millisecond))
 	}
 }
 
@@ -114,31 +114,31 @@ func (w *world) run(p *pod, lives time.Duration, work func()) {
 	if w.insist(epoch, func() { w.pods[p.id] = p; p.creating, p.begun = true, time.Now() }) {
 		return
 	}
-	time.Sleep(w.about(150 * time.Millisecond))
+	pass(w.about(150 * time.Millisecond))
 	if w.insist(epoch, func() { p.creating, p.ready = false, true }) {
 		return
 	}
 	w.tell(node.PodRun, p)
-	time.Sleep(w.about(50 * time.Millisecond))
+	pass(w.about(50 * time.Millisecond))
 	if w.create(epoch, p) {
 		return
 	}
 	w.tell(node.ContainerStart, p)
 	if work != nil {
-		time.Sleep(w.about(lives / 2))
+		pass(w.about(lives / 2))
 		work()
 	}
-	time.Sleep(w.about(lives))
+	pass(w.about(lives))
 	if w.finish(epoch, p) {
 		return
 	}
 	w.tell(node.ContainerStop, p)
-	time.Sleep(w.about(200 * time.Millisecond))
+	pass(w.about(200 * time.Millisecond))
 	if w.insist(epoch, func() { p.ready = false }) {
 		return
 	}
 	w.tell(node.PodStop, p)
-	time.Sleep(w.about(2 * time.Second))
+	pass(w.about(2 * time.Second))
 	if !w.insist(epoch, func() { delete(w.pods, p.id) }) {
 		w.tell(node.PodRemove, p)
 	}
@@ -157,7 +157,7 @@ func (w *world) create(epoch int, p *pod) (gone bool) {
 		if gone {
 			return true
 		}
-		time.Sleep(w.about(100 * time.Millisecond))
+		pass(w.about(100 * time.Millisecond))
 	}
 	return w.insist(epoch, func() { p.started = true })
 }
@@ -172,7 +172,7 @@ func (w *world) finish(epoch int, p *pod) (gone bool) {
 		}
 		if p.frozen && !p.killed {
 			w.mu.Unlock()
-			time.Sleep(w.about(20 * time.Millisecond))
+			pass(w.about(20 * time.Millisecond))
 			continue
 		}
 		p.finished, p.end = true, time.Now()

@@ -58,7 +58,7 @@ func (w *world) startDaemon(epoch int) {
 		if err != nil && !over {
 			w.violate("the daemon ended: %v", err)
 		}
-		time.Sleep(w.about(time.Second))
+		pass(w.about(time.Second))
 		w.startDaemon(epoch)
 	}()
 }
@@ -176,7 +176,7 @@ func (w *world) launch(run func(context.Context, *apply.Apply) error) *applyProc
 		p.err = w.runApply(ctx, p, run)
 		stop()
 		if p.killed {
-			time.Sleep(40 * time.Millisecond) // the guard looks each 50 ms
+			pass(40 * time.Millisecond) // the guard looks each 50 ms
 			w.thaw(p)
 		} else if w.thaw(p) {
 			w.violate("apply has ended, and containers are still frozen")
@@ -331,7 +331,7 @@ func (c *runtimeClient) Restart(ctx context.Context) (before, after systemd.Proc
 	c.w.judgeRestart()
 	done := make(chan error, 1)
 	go func() {
-		time.Sleep(c.w.about(50 * time.Millisecond))
+		pass(c.w.about(50 * time.Millisecond))
 		c.w.mu.Lock()
 		if c.w.down != nil {
 			c.w.down.started = true
@@ -383,7 +383,7 @@ func (f *freezer) Freeze(ctx context.Context) (freeze.Result, error) {
 	}
 	w.mu.Unlock()
 	go func() {
-		time.Sleep(freezeLimit)
+		pass(freezeLimit)
 		w.mu.Lock()
 		over := w.window == win
 		w.mu.Unlock()

@@ -80,6 +80,9 @@ func (w *world) about(d time.Duration) time.Duration {
 	return d/2 + time.Duration(w.rng.Int64N(int64(d)))
 }
 
+// pass lets simulated time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
 func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -131,7 +134,7 @@ func (w *world) startRuntime() error {
 	if broken {
 		return errors.New("job failed")
 	}
-	time.Sleep(delay)
+	pass(delay)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.process != me {
@@ -144,7 +147,7 @@ func (w *world) startRuntime() error {
 
 // startAgain is Restart=always.
 func (w *world) startAgain(epoch int) {
-	time.Sleep(w.about(time.Second))
+	pass(w.about(time.Second))
 	w.mu.Lock()
 	again := w.process == 0 && w.epoch == epoch && !w.stopped && (w.down == nil || w.down.started)
 	w.mu.Unlock()
