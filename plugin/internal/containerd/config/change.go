@@ -19,14 +19,35 @@ type Change struct {
 	UID, GID int
 }
 
-// created is a root file that we made, without its imports.
-var created = fmt.Appendf(nil, "# made by quiesce, there was no config\nversion = %d\n", createVersion)
+// created is a root file that we made, without what we put into it.
+func (c *Config) created() []byte {
+	return fmt.Appendf(nil, "# made by quiesce, there was no config\nversion = %d\n", c.createVersion())
+}
+
+func (c *Config) createVersion() int {
+	if c.release.legacy() {
+		return createLegacy
+	}
+	return createVersion
+}
 
 // Change says which files must change so that exactly want are our handlers. Nothing to do is an empty slice. The order
 // is safe: what is imported is there first, and what is removed is no longer imported.
 func (c *Config) Change(want []Handler) ([]Change, error) {
+	if err := c.conflicts(want); err != nil {
+		return nil, err
+	}
+	want = c.inherit(want)
+	var files map[string][]byte
+	var err error
+	inPlace := c.inPlace()
 	dir := c.dropinDir()
-	files, err := c.dropins(dir, want)
+	if !inPlace {
+		if files, err = c.dropins(dir, want); err != nil {
+			return nil, err
+		}
+	}
+	texts, err := c.rewrite(want, inPlace, len(files) > 0 && dir == c.ownDir())
 	if err != nil {
 		return nil, err
 	}
@@ -42,11 +63,34 @@ func (c *Config) Change(want []Handler) ([]Change, error) {
 			removals = append(removals, Change{Path: path, Old: c.onDisk(path), Mode: 0o644})
 		}
 	}
-	root, err := c.rootChange(len(want) > 0 && dir == c.ownDir())
-	if err != nil {
-		return nil, err
+	return slices.Concat(writes, texts, removals), nil
+}
+
+// conflicts refuses handlers that are somebody else's, unless they are to be adopted.
+func (c *Config) conflicts(want []Handler) error {
+	seen := map[string]bool{}
+	for _, h := range want {
+		if seen[h.Name] {
+			return fmt.Errorf("handler %q is wanted twice", h.Name)
+		}
+		seen[h.Name] = true
+		where, foreign := c.Foreign(h.Name)
+		switch {
+		case foreign && h.Name == builtin:
+			return fmt.Errorf("handler %q is containerd's own (%s), which quiesce leaves alone; choose another name", h.Name, where)
+		case foreign && !h.Adopt:
+			return fmt.Errorf("handler %q is already configured in %s, and not by quiesce: remove it there, choose another name, or have quiesce adopt it (--adopt), which replaces it and gives it back at removal", h.Name, where)
+		case foreign && c.template != nil:
+			return fmt.Errorf("handler %q is already configured in %s, which is made anew at each start, so it cannot be adopted; remove it where it comes from, or choose another name", h.Name, where)
+		}
 	}
-	return slices.Concat(writes, root, removals), nil
+	return nil
+}
+
+// inPlace tells whether our tables go into a file of somebody else's: where drop-ins do not merge, and where the root is
+// made from a template and imports nothing.
+func (c *Config) inPlace() bool {
+	return c.release.legacy() || c.first() || c.template != nil && len(c.importedDirs()) == 0
 }
 
 // dropins renders the wanted handlers, by path.
@@ -64,12 +108,6 @@ func (c *Config) dropins(dir string, want []Handler) (map[string][]byte, error) 
 	}
 	for _, h := range want {
 		path := filepath.Join(dir, ourPrefix+h.Name+ourSuffix)
-		if _, twice := files[path]; twice {
-			return nil, fmt.Errorf("handler %q is wanted twice", h.Name)
-		}
-		if where, ok := c.Foreign(h.Name); ok {
-			return nil, fmt.Errorf("%s: has a handler %q that is not quiesce's; remove it there or choose another name", where, h.Name)
-		}
 		if c.foreign[path] {
 			return nil, fmt.Errorf("%s: is not quiesce's, its first line says so; move it away", path)
 		}
@@ -104,47 +142,6 @@ func (c *Config) ownPattern() string { return filepath.Join(c.ownDir(), ourPatte
 
 func (c *Config) importsOwn() bool {
 	return c.root != nil && slices.Contains(c.root.imports, c.ownPattern())
-}
-
-// rootChange brings our import into the root file when it is needed and takes it out when it is not.
-func (c *Config) rootChange(needed bool) ([]Change, error) {
-	own, pattern := c.importsOwn(), c.ownPattern()
-	switch {
-	case needed && c.root == nil:
-		data, err := splice(created, pattern)
-		return []Change{{Path: c.target, New: data, Mode: 0o644}}, err
-	case needed && !own && !slices.Contains(c.importedDirs(), c.ownDir()):
-		data, err := splice(c.root.data, pattern)
-		if err != nil {
-			return nil, err
-		}
-		return c.rewrite(data, append([]string{pattern}, c.root.imports...))
-	case !needed && own:
-		data, err := unsplice(c.root.data, pattern)
-		if err != nil {
-			return nil, err
-		}
-		if bytes.Equal(data, created) {
-			return c.rewrite(nil, nil)
-		}
-		return c.rewrite(data, without(c.root.imports, pattern))
-	}
-	return nil, nil
-}
-
-// without is list less the first element that equals item.
-func without(list []string, item string) []string {
-	i := slices.Index(list, item)
-	return slices.Concat(list[:i], list[i+1:])
-}
-
-func (c *Config) rewrite(data []byte, imports []string) ([]Change, error) {
-	if data != nil {
-		if err := sameBut(c.target, c.root.data, data, imports); err != nil {
-			return nil, err
-		}
-	}
-	return []Change{{Path: c.target, Old: c.root.data, New: data, Mode: c.attr.mode, UID: c.attr.uid, GID: c.attr.gid}}, nil
 }
 
 // onDisk is what a drop-in of ours has now; nil when it is not there.

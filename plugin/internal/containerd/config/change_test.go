@@ -138,7 +138,7 @@ func TestRefused(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, path := etc(t, map[string]string{"config.toml": tt.root})
-			c, err := Read(path)
+			c, err := Read(Place{Root: path})
 			if err == nil {
 				_, err = c.Change([]Handler{spin})
 			}
@@ -198,7 +198,7 @@ func TestSymlink(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "real/containerd.toml")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(path); err == nil {
+	if _, err := Read(Place{Root: path}); err == nil {
 		t.Fatal("no error for a dangling link")
 	}
 }

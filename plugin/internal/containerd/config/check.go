@@ -1,9 +1,12 @@
 package config
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +26,10 @@ func Check(ctx context.Context, binary string, c *Config, changes []Change, want
 		return fmt.Errorf("check config: %w", err)
 	}
 	defer os.RemoveAll(tmp) //nolint:forbidigo // our own temporary directory; a leftover breaks nothing
+	changes, err = c.rendered(changes)
+	if err != nil {
+		return fmt.Errorf("check changed config: %w", err)
+	}
 	before, err := c.copyTo(filepath.Join(tmp, "before"), nil)
 	if err != nil {
 		return fmt.Errorf("check present config: %w", err)
@@ -31,7 +38,12 @@ func Check(ctx context.Context, binary string, c *Config, changes []Change, want
 	if err != nil {
 		return fmt.Errorf("check changed config: %w", err)
 	}
-	if err := compare(ctx, loadTree, before, after, expect{want: want, gone: gone}); err != nil {
+	e := expect{want: want, gone: gone, back: c.adopted()}
+	load := loadTree
+	if c.release.legacy() {
+		load = c.legacyTree
+	}
+	if err := compare(ctx, load, before, after, e); err != nil {
 		return err
 	}
 	if binary == "" {
@@ -43,7 +55,8 @@ func Check(ctx context.Context, binary string, c *Config, changes []Change, want
 	if !c.broken() {
 		before = c.path
 	}
-	return compare(ctx, dump.tree, before, after, expect{want: want, gone: gone, full: true})
+	e.full = true
+	return compare(ctx, dump.tree, before, after, e)
 }
 
 type treeFunc func(ctx context.Context, path string) (map[string]any, error)
@@ -82,6 +95,60 @@ func loadTree(ctx context.Context, path string) (map[string]any, error) {
 	return decode(path, data)
 }
 
+// legacyTree is what containerd before 2.0 makes of a config: a plugin's table replaces that of the files before it
+// (mergeConfig in containerd 1.7 services/server/config/config.go).
+func (c *Config) legacyTree(_ context.Context, path string) (map[string]any, error) {
+	out, plugins := map[string]any{}, map[string]any{}
+	if _, err := os.Stat(path); err != nil {
+		addBuiltin(plugins, pluginV2)
+		return map[string]any{"plugins": plugins}, nil //nolint:nilerr // there is no config, which is one
+	}
+	v := overlay(c.release, nil)
+	root, err := v.load(path)
+	if err != nil {
+		return nil, err
+	}
+	sources, missing, err := v.closure(root)
+	if err := errors.Join(err, missing); err != nil {
+		return nil, err
+	}
+	for _, s := range sources {
+		tree, err := decode(s.path, bytes.TrimPrefix(s.data, []byte(bom)))
+		if err != nil {
+			return nil, err
+		}
+		for _, table := range foldTables(tree, "plugins") {
+			maps.Copy(plugins, table)
+		}
+		dropFold(tree, "plugins")
+		maps.Copy(out, tree)
+	}
+	out["plugins"] = plugins
+	if d, err := c.domain(); err == nil && len(treeSource(out).runtimeTables(d.plugin)) == 0 {
+		addBuiltin(plugins, d.plugin)
+	}
+	return out, nil
+}
+
+// addBuiltin puts in what containerd before 2.0 has where no file has a table of runtimes.
+func addBuiltin(plugins map[string]any, id string) {
+	runtimes := map[string]any{}
+	for name, table := range builtinLegacy() {
+		runtimes[name] = table
+	}
+	plugin, _ := plugins[id].(map[string]any)
+	if plugin == nil {
+		plugin = map[string]any{}
+		plugins[id] = plugin
+	}
+	tables := foldTables(plugin, "containerd")
+	if len(tables) == 0 {
+		tables = []map[string]any{{}}
+		plugin["containerd"] = tables[0]
+	}
+	tables[0]["runtimes"] = runtimes
+}
+
 // copyTo lays the config, with changes over it, out in dir and returns the copy's root file. Imports by pattern become
 // a plain list of copies in containerd's order: so a pattern cannot find files that the changes remove. A file imported
 // by name that does not exist is an error here, which `containerd config dump` swallows and the daemon dies of
@@ -91,12 +158,12 @@ func (c *Config) copyTo(dir string, changes []Change) (string, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil { //nolint:forbidigo // in our own temporary directory
 		return "", fmt.Errorf("make copy: %w", err)
 	}
-	v := overlay(changes)
+	v := overlay(c.release, changes)
 	data, ok := c.rootWith(v)
 	if !ok {
 		return root, nil
 	}
-	src, err := parse(c.path, data)
+	src, err := parse(c.path, data, c.release)
 	if err != nil {
 		return "", err
 	}
@@ -130,7 +197,7 @@ func (c *Config) broken() bool {
 
 // rootWith is the root file's content after the changes.
 func (c *Config) rootWith(v view) ([]byte, bool) {
-	if ch, ok := v[c.target]; ok {
+	if ch, ok := v.changes[c.target]; ok {
 		return ch.New, ch.New != nil
 	}
 	if c.root == nil {
@@ -141,13 +208,16 @@ func (c *Config) rootWith(v view) ([]byte, bool) {
 
 // writeCopy writes a file with its imports exchanged for a list.
 func writeCopy(path string, s *source, imports []string) error {
-	data := s.data
+	data, marked := bytes.CutPrefix(s.data, []byte(bom))
 	if l := scan(data); l.imports[1] > 0 {
 		list, err := toml.Marshal(map[string]any{"imports": slices.Clone(imports)})
 		if err != nil {
 			return fmt.Errorf("write copy of %s: %w", s.path, err)
 		}
 		data = replace(data, l.imports[0], l.imports[1], strings.TrimSuffix(string(list), "\n"))
+	}
+	if marked {
+		data = append([]byte(bom), data...)
 	}
 	if err := os.WriteFile(path, data, 0o600); err != nil { //nolint:forbidigo // in our own temporary directory
 		return fmt.Errorf("write copy of %s: %w", s.path, err)

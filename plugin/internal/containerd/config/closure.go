@@ -9,26 +9,37 @@ import (
 	"strings"
 )
 
-// view is the disk with changes laid over it.
-type view map[string]Change
+// view is the disk as a containerd sees it, with changes laid over.
+type view struct {
+	release release
+	changes map[string]Change
+}
 
-func overlay(changes []Change) view {
-	v := make(view, len(changes))
+func overlay(r release, changes []Change) view {
+	v := view{release: r, changes: make(map[string]Change, len(changes))}
 	for _, ch := range changes {
-		v[ch.Path] = ch
+		v.changes[ch.Path] = ch
 	}
 	return v
 }
 
-func (v view) read(path string) ([]byte, error) {
-	if ch, ok := v[path]; ok {
-		if ch.New == nil {
-			return nil, fmt.Errorf("read config: %s: %w", path, fs.ErrNotExist)
-		}
-		return ch.New, nil
+// read reads a file through symlinks; target is where it really lies.
+func (v view) read(path string) (data []byte, a attr, target string, err error) {
+	target, err = filepath.EvalSymlinks(path)
+	if err != nil {
+		target = path
 	}
-	data, _, err := readRegular(path)
-	return data, err
+	for _, at := range []string{path, target} {
+		ch, ok := v.changes[at]
+		switch {
+		case ok && ch.New == nil:
+			return nil, a, target, fmt.Errorf("read config: %s: %w", path, fs.ErrNotExist)
+		case ok:
+			return ch.New, attr{ch.Mode, ch.UID, ch.GID}, target, nil
+		}
+	}
+	data, a, err = readRegular(path)
+	return data, a, target, err
 }
 
 func (v view) glob(pattern string) ([]string, error) {
@@ -36,8 +47,8 @@ func (v view) glob(pattern string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("expand %q: %w", pattern, err)
 	}
-	matches = slices.DeleteFunc(matches, func(path string) bool { _, ok := v[path]; return ok })
-	for path, ch := range v {
+	matches = slices.DeleteFunc(matches, func(path string) bool { _, ok := v.changes[path]; return ok })
+	for path, ch := range v.changes {
 		if ok, _ := filepath.Match(pattern, path); ok && ch.New != nil {
 			matches = append(matches, path)
 		}
@@ -95,20 +106,20 @@ func (v view) imports(s *source) ([]string, error) {
 
 // load reads one imported file. One of ours that somebody broke is no error: Change writes it anew.
 func (v view) load(path string) (*source, error) {
-	data, err := v.read(path)
+	data, a, target, err := v.read(path)
 	if err != nil {
 		return nil, err
 	}
 	name, _ := handlerOf(path)
 	_, ours := parseDropin(path, name, data)
 	ours = ours && name != ""
-	s, err := parse(path, data)
+	s, err := parse(path, data, v.release)
 	if err != nil && ours {
 		return &source{path: path, data: data, ours: true, broken: true}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.ours = ours
+	s.ours, s.attr, s.target = ours, a, target
 	return s, nil
 }

@@ -20,38 +20,46 @@ const (
 
 // Config is containerd's configuration as found on disk: the root file and everything it imports.
 type Config struct {
-	path    string // as containerd is given it; imports are relative to its directory
-	target  string // the file itself, behind symlinks
-	attr    attr
-	root    *source              // nil: there is no root file
-	sources []*source            // root and what it imports, in containerd's order
-	ours    map[string]Installed // by path, in every directory where we may have put some
-	foreign map[string]bool      // files with a name of ours that are not ours
+	path     string // as containerd is given it; imports are relative to its directory
+	target   string // the file itself, behind symlinks
+	release  release
+	root     *source              // nil: there is no root file
+	sources  []*source            // root and what it imports, in containerd's order
+	template *source              // what the root is made from; nil: nothing. It is text, and not decoded
+	shape    *source              // the root, or what the template says of it
+	ours     map[string]Installed // by path, in every directory where we may have put some
+	foreign  map[string]bool      // files with a name of ours that are not ours
 }
 
-// Read reads the root config at path and what it imports. A missing root is a valid empty config; a symlink at path is
+// Read reads the root config of a place and what it imports. A missing root is a valid empty config; a symlink is
 // followed and its target is what Change would rewrite.
-func Read(path string) (*Config, error) {
-	path, err := filepath.Abs(path)
+func Read(at Place) (*Config, error) {
+	r, err := parseRelease(at.Version)
+	if err != nil {
+		return nil, err
+	}
+	path, err := filepath.Abs(at.Root)
 	if err != nil {
 		return nil, fmt.Errorf("read config: %w", err)
 	}
-	c := &Config{path: path, target: path, ours: map[string]Installed{}, foreign: map[string]bool{}}
+	c := &Config{path: path, target: path, release: r, ours: map[string]Installed{}, foreign: map[string]bool{}}
+	if err := c.readTemplate(at.Template); err != nil {
+		return nil, err
+	}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if c.template != nil {
+			c.shape, _ = parse(c.template.path, c.template.data, r) // most are no TOML
+		}
 		return c, c.readOurs()
 	}
-	if c.target, err = filepath.EvalSymlinks(path); err != nil {
+	if _, err := filepath.EvalSymlinks(path); err != nil {
 		return nil, fmt.Errorf("read config: follow %s: %w", path, err)
 	}
-	data, a, err := readRegular(c.target)
-	if err != nil {
+	if c.root, err = overlay(r, nil).load(path); err != nil {
 		return nil, err
 	}
-	c.attr = a
-	if c.root, err = parse(path, data); err != nil {
-		return nil, err
-	}
-	if c.sources, _, err = overlay(nil).closure(c.root); err != nil {
+	c.root.ours, c.target, c.shape = false, c.root.target, c.root
+	if c.sources, _, err = overlay(r, nil).closure(c.root); err != nil {
 		return nil, err
 	}
 	return c, c.readOurs()
@@ -89,10 +97,18 @@ func (c *Config) readOurs() error {
 
 // Handlers are the handlers that are ours, sorted by name.
 func (c *Config) Handlers() ([]Installed, error) {
-	var out []Installed
-	seen := map[string]string{}
+	var all, out []Installed
 	for _, path := range sortedKeys(c.ours) {
-		in := c.ours[path]
+		all = append(all, c.ours[path])
+	}
+	for _, s := range c.texts() {
+		if s.region != nil {
+			all = append(all, s.region.handlers...)
+		}
+	}
+	seen := map[string]string{}
+	for _, in := range all {
+		path := in.Path
 		if other, twice := seen[in.Name]; twice {
 			return nil, fmt.Errorf("%s: handler %q is in %s too; remove one of the files", path, in.Name, other)
 		}
@@ -103,22 +119,38 @@ func (c *Config) Handlers() ([]Installed, error) {
 	return out, nil
 }
 
-// Foreign says whether somebody else has a handler of this name, and in which file.
+// Foreign says whether somebody else has a handler of this name, and in which file. One that was adopted is none.
 func (c *Config) Foreign(name string) (where string, ok bool) {
-	for _, s := range c.sources {
-		if s.ours {
-			continue
-		}
-		for _, id := range []string{pluginV3, pluginV2, pluginV1} {
-			if _, ok := s.runtimes(id)[name]; ok {
-				return s.path, true
-			}
-		}
+	if s := c.foreignSource(name); s != nil {
+		return s.path, !slices.Contains(s.adopted, name)
 	}
 	if name == builtin {
 		return "containerd's built-in defaults", true
 	}
 	return "", false
+}
+
+// adopted are the names of handlers that are somebody else's and quiesce has replaced.
+func (c *Config) adopted() (names []string) {
+	for _, s := range c.sources {
+		names = append(names, s.adopted...)
+	}
+	return names
+}
+
+// foreignSource is the file in which somebody else has a handler, adopted or not.
+func (c *Config) foreignSource(name string) *source {
+	for _, s := range c.sources {
+		if s.ours {
+			continue
+		}
+		for _, id := range criPlugins {
+			if _, ok := s.runtimes(id)[name]; ok {
+				return s
+			}
+		}
+	}
+	return nil
 }
 
 // ownDir is where our drop-ins go when the root imports no directory.

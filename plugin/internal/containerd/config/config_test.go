@@ -95,26 +95,27 @@ func TestNotOurs(t *testing.T) {
 func TestReadOdd(t *testing.T) {
 	_, path := etc(t, nil)
 	mkdir(t, path)
-	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+	if _, err := Read(Place{Root: path}); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a directory: %v", err)
 	}
 	_, path = etc(t, map[string]string{"config.toml": "imports = ['a.toml']\n", "a.toml": "x = [\n"})
-	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "a.toml:1: ") {
+	if _, err := Read(Place{Root: path}); err == nil || !strings.Contains(err.Error(), "a.toml:1: ") {
 		t.Errorf("a broken import: %v", err)
 	}
 	_, path = etc(t, map[string]string{"config.toml": "imports = ['[*']\n"})
-	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "config.toml:1: ") {
+	if _, err := Read(Place{Root: path}); err == nil || !strings.Contains(err.Error(), "config.toml:1: ") {
 		t.Errorf("a bad pattern: %v", err)
 	}
 }
 
-func TestSupported(t *testing.T) {
-	for version, want := range map[string]bool{
-		"2.4.2": true, "v2.0.0-rc.1": true, "2.1.5-k3s1": true, "3.0": true, " 2.3.4+unknown\n": true,
-		"1.7.27": false, "v1.6.36": false, "": false, "x.y": false, "2": false,
+func TestReleases(t *testing.T) {
+	for version, want := range map[string]release{
+		"2.4.2": {2, 4}, "v2.0.0-rc.1": {2, 0}, "2.1.5-k3s1": {2, 1}, "3.0": {3, 0}, " 2.3.4+unknown\n": {2, 3},
+		"1.7.27": {1, 7}, "v1.6.36": {1, 6}, "1.7.35~ds1": {1, 7}, "1.5.2": {}, "": {2, 4}, "x.y": {}, "2": {}, "2.x": {},
 	} {
-		if err := Supported(version); (err == nil) != want {
-			t.Errorf("Supported(%q) = %v", version, err)
+		got, err := parseRelease(version)
+		if (err == nil) != (want != release{}) || err == nil && got != want {
+			t.Errorf("parseRelease(%q) = %v, %v", version, got, err)
 		}
 	}
 }

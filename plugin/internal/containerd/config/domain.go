@@ -1,12 +1,5 @@
 package config
 
-import (
-	"errors"
-	"fmt"
-	"strconv"
-	"strings"
-)
-
 // The plugin ids under which containerd keeps its CRI runtimes: up to config version 2, and since 3
 // (containerd plugins/cri/runtime/plugin.go, configMigration).
 const (
@@ -18,50 +11,88 @@ const (
 const (
 	newestVersion = 4 // the newest config version whose tables are known here (containerd version/version.go)
 	createVersion = 3 // of a root file that we make: every containerd 2.x reads it
+	createLegacy  = 2 // the same for containerd before 2.0
 )
+
+// criPlugins are all of them.
+var criPlugins = []string{pluginV3, pluginV2, pluginV1}
 
 // builtin is the handler that containerd has without any file (containerd internal/cri/config, DefaultRuntimeConfig).
 const builtin = "runc"
 
-// domain says how a drop-in must be written to merge with a root file.
+// builtinLegacy is its table in containerd before 2.0 (containerd 1.7 pkg/cri/config/config_unix.go, DefaultConfig),
+// where one runtime in a file takes the built-in ones away.
+func builtinLegacy() map[string]map[string]any {
+	return map[string]map[string]any{builtin: {
+		"runtime_type": "io.containerd.runc.v2", "sandbox_mode": "podsandbox",
+		"options": map[string]any{
+			"BinaryName": "", "CriuImagePath": "", "CriuPath": "", "CriuWorkPath": "", "IoGid": int64(0), "IoUid": int64(0),
+			"NoNewKeyring": false, "NoPivotRoot": false, "Root": "", "ShimCgroup": "", "SystemdCgroup": false,
+		},
+	}}
+}
+
+// domain says how our tables must be written to merge with a root file.
 type domain struct {
 	plugin string
 	stamp  bool // the drop-in carries version = 2
 }
 
+// version is the config version that containerd goes by; 0: none is named. Before 2.0 that is the last that any file
+// names; before 2.3 a file without one, or with 1, is taken as if it had that of the files before it, at first 3; later
+// it is the root's (LoadConfig of each in cmd/containerd/server/config/config.go).
+func (c *Config) version() (version int, says *source) {
+	if c.shape == nil {
+		return 0, nil
+	}
+	version, says = c.shape.version, c.shape
+	if !c.release.before(release{2, 3}) {
+		return version, says
+	}
+	oldest := 1
+	if !c.release.legacy() {
+		if oldest = 2; version < oldest {
+			version = 3
+		}
+	}
+	for _, s := range c.sources {
+		if !s.ours && s.version >= oldest {
+			version, says = s.version, s
+		}
+	}
+	return version, says
+}
+
 // domain picks the plugin id where the runtimes really are, whatever the root's version says: a node image may have
 // version 2 and the tables of version 3. Migration drops the old table wherever the new one exists.
 func (c *Config) domain() (domain, error) {
-	if c.root == nil {
+	version, says := c.version()
+	switch newest := c.release.newest(); {
+	case c.shape == nil && c.release.legacy():
+		return domain{plugin: pluginV2}, nil
+	case c.shape == nil:
 		return domain{plugin: pluginV3}, nil
-	}
-	version := c.root.version
-	switch {
-	case version == 1 || version == 0 && c.root.plugin(pluginV1) != nil:
-		return domain{}, c.root.errorf("version", "config version 1 is not supported; rewrite the file with `containerd config migrate`")
 	case version < 0 || version > newestVersion:
-		return domain{}, c.root.errorf("version", "config version %d is not known, the newest known one is %d; update quiesce", version, newestVersion)
+		return domain{}, says.errorf("version", "config version %d is not known, the newest known one is %d; update quiesce", version, newestVersion)
+	case version > newest:
+		return domain{}, says.errorf("version", "config version %d is too new for this containerd, which reads versions up to %d; update containerd", version, newest)
 	case version >= 3:
 		return domain{plugin: pluginV3}, nil
+	case c.first():
+		return domain{plugin: pluginV1}, nil
 	}
 	d := domain{plugin: pluginV2, stamp: version == 0}
 	for _, s := range c.sources {
-		if !s.ours && len(s.runtimes(pluginV3)) > 0 {
+		if !c.release.legacy() && !s.ours && len(s.runtimes(pluginV3)) > 0 {
 			d.plugin = pluginV3
 		}
 	}
 	return d, nil
 }
 
-// Supported refuses a containerd whose drop-ins do not merge. The version is what containerd prints: 2.4.2, v2.1.5-k3s1.
-func Supported(version string) error {
-	first, _, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(version), "v"), ".")
-	major, err := strconv.Atoi(first)
-	switch {
-	case err != nil || !found || major < 0:
-		return fmt.Errorf("read containerd's version: %q is not of the form MAJOR.MINOR.PATCH", version)
-	case major < 2:
-		return errors.New("containerd " + version + " keeps only the last file's table of a plugin, so a drop-in would take away the root's CRI settings; containerd before 2.0 is not supported yet")
-	}
-	return nil
+// first tells whether the files are of config version 1. Without a version key containerd before 2.0 takes them so, and
+// a later one takes them as what they are.
+func (c *Config) first() bool {
+	version, _ := c.version()
+	return c.shape != nil && (version == 1 || version == 0 && (c.release.legacy() || c.shape.plugin(pluginV1) != nil))
 }

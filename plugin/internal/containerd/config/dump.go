@@ -18,30 +18,39 @@ type dumper struct {
 	dir    string // working directory, HOME and TMPDIR of the child
 }
 
-// tree runs `containerd config dump`. This is the project's only child process: which tables a config has after all
-// migrations only the node's own containerd knows, they are in its plugins and differ from release to release. The dump
-// loads the files and prints; it opens neither the daemon's root or state directory nor its socket.
+// tree runs `containerd config dump`. Which tables a config has after all migrations only the node's own containerd
+// knows: they are in its plugins and differ from release to release. The dump loads the files and prints; it opens
+// neither the daemon's root or state directory nor its socket.
 func (d dumper) tree(ctx context.Context, path string) (map[string]any, error) {
-	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, d.binary, "--config", path, "config", "dump") //nolint:gosec // the operator's own containerd
-	cmd.Dir = d.dir
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + d.dir, "TMPDIR=" + d.dir, "LC_ALL=C"}
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	cmd.WaitDelay = time.Second
-	if err := cmd.Run(); err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return nil, fmt.Errorf("run %s config dump: %w%s", d.binary, err, lastLines(errs.String()))
+	var out bytes.Buffer
+	if err := d.run(ctx, &out, "--config", path, "config", "dump"); err != nil {
+		return nil, err
 	}
 	tree, err := decode("output of "+d.binary+" config dump", out.Bytes())
 	if err != nil {
 		return nil, err
 	}
 	if _, ok := tree["version"]; !ok {
-		return nil, fmt.Errorf("run %s config dump: the output has no version%s", d.binary, lastLines(errs.String()))
+		return nil, fmt.Errorf("run %s config dump: the output has no version", d.binary)
 	}
 	return tree, nil
+}
+
+// run starts the node's containerd: the only child process of the project.
+func (d dumper) run(ctx context.Context, out *bytes.Buffer, args ...string) error {
+	var errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, d.binary, args...) //nolint:gosec // the operator's own containerd
+	cmd.Dir = d.dir
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + d.dir, "TMPDIR=" + d.dir, "LC_ALL=C"}
+	cmd.Stdout, cmd.Stderr = out, &errs
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return fmt.Errorf("run %s %s: %w%s", d.binary, strings.Join(args[max(0, len(args)-2):], " "), err, lastLines(errs.String()))
+	}
+	return nil
 }
 
 func lastLines(text string) string {

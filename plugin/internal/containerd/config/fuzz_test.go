@@ -33,7 +33,7 @@ func FuzzChange(f *testing.F) {
 
 func checkChange(t *testing.T, dir, path string, h Handler) {
 	t.Helper()
-	c, err := Read(path)
+	c, err := Read(Place{Root: path})
 	loaded, loadErr := loadTree(t.Context(), path)
 	if err != nil || loadErr != nil {
 		return // refused here, or not a config for containerd in the first place, which is Check's to find
@@ -88,7 +88,7 @@ func TestRenderAnything(t *testing.T) {
 		scalar := rapid.OneOf(rapid.String().AsAny(), rapid.Bool().AsAny(), rapid.Int64().AsAny(), rapid.SliceOfN(rapid.String().AsAny(), 0, 3).AsAny())
 		table := rapid.MapOfN(key, rapid.OneOf(scalar, rapid.MapOfN(key, scalar, 0, 3).AsAny()), 1, 4)
 		h := Handler{Name: "a", Type: "/opt/a", Entry: "e", Options: table.Draw(rt, "options")}
-		c, err := Read(path)
+		c, err := Read(Place{Root: path})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestImportsAnyShape(t *testing.T) {
 		if err := os.WriteFile(path, []byte(root), 0o600); err != nil {
 			rt.Fatal(err)
 		}
-		if _, err := Read(path); err != nil {
+		if _, err := Read(Place{Root: path}); err != nil {
 			rt.Fatalf("%v\n%q", err, root)
 		}
 		checkChange(t, dir, path, kata)

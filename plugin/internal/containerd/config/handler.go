@@ -20,6 +20,7 @@ type Handler struct {
 	Options  map[string]any // the options table
 	Settings map[string]any // further keys of the runtime's table: snapshotter, pod_annotations, ...
 	Entry    string         // id of the stage entry that brought it, for the header
+	Adopt    bool           // a handler of somebody else's with this name is replaced, and given back at removal
 }
 
 var (

@@ -44,7 +44,7 @@ func mkdir(tb testing.TB, dir string) {
 
 func read(tb testing.TB, path string) *Config {
 	tb.Helper()
-	c, err := Read(path)
+	c, err := Read(Place{Root: path})
 	if err != nil {
 		tb.Fatalf("Read: %v", err)
 	}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -139,28 +138,6 @@ func ownLine(data []byte, l layout, text string) (from, to int, ok bool) {
 		to++
 	}
 	return from, to, true
-}
-
-// sameBut proves that an edit changed the imports and nothing else, and that they are now as wanted.
-func sameBut(path string, before, after []byte, imports []string) error {
-	was, err := decode(path, before)
-	if err != nil {
-		return err
-	}
-	is, err := decode(path, after)
-	if err != nil {
-		return err
-	}
-	got := []string{}
-	for _, v := range scan(after).values {
-		got = append(got, v.text)
-	}
-	dropFold(was, "imports")
-	dropFold(is, "imports")
-	if diff := difference(was, is, ""); len(diff) > 0 || !slices.Equal(got, imports) {
-		return fmt.Errorf("%s: the imports could not be changed without touching more: %s; edit them by hand", path, strings.Join(diff, ", "))
-	}
-	return nil
 }
 
 func dropFold(m map[string]any, name string) {

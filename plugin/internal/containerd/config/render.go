@@ -22,6 +22,21 @@ const (
 
 // render gives the bytes of a handler's drop-in. The same handler and domain always give the same bytes.
 func render(h Handler, d domain) ([]byte, error) {
+	stamp := ""
+	if d.stamp {
+		stamp = "version = 2\n\n"
+	}
+	body, err := renderBody(h, []string{"plugins", d.plugin, "containerd", "runtimes"}, stamp)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(body)
+	head := headManaged + headEntry + h.Entry + "\n" + headDigest + hex.EncodeToString(sum[:]) + "\n\n"
+	return append([]byte(head), body...), nil
+}
+
+// renderBody gives a handler's table below the table at path, behind a stamp.
+func renderBody(h Handler, path []string, stamp string) ([]byte, error) {
 	settings, options, err := h.table()
 	if err != nil {
 		return nil, err
@@ -31,19 +46,15 @@ func render(h Handler, d domain) ([]byte, error) {
 		settings["options"] = options
 	}
 	var body bytes.Buffer
-	if d.stamp {
-		body.WriteString("version = 2\n\n")
-	}
-	path := []string{"plugins", d.plugin, "containerd", "runtimes", h.Name}
+	body.WriteString(stamp)
+	path = append(slices.Clone(path), h.Name)
 	if err := renderTable(&body, path, settings); err != nil {
 		return nil, fmt.Errorf("render handler %q: %w", h.Name, err)
 	}
 	if err := readsBack(body.Bytes(), path, settings); err != nil {
 		return nil, fmt.Errorf("render handler %q: %w", h.Name, err)
 	}
-	sum := sha256.Sum256(body.Bytes())
-	head := headManaged + headEntry + h.Entry + "\n" + headDigest + hex.EncodeToString(sum[:]) + "\n\n"
-	return append([]byte(head), body.Bytes()...), nil
+	return body.Bytes(), nil
 }
 
 // renderTable writes a table under its full header, then its sub-tables. Quoting is go-toml's, for keys too.

@@ -19,65 +19,98 @@ import (
 // source is one config file, decoded.
 type source struct {
 	path    string
-	data    []byte
+	target  string // the file itself, behind symlinks
+	attr    attr
+	data    []byte  // as it is on disk
+	bare    []byte  // the same as others wrote it: without our part, and with what we adopted
+	region  *region // our part
+	adopted []string
 	version int
 	imports []string
+	top     string // the key of plugins as it is written
 	plugins map[string]any
 	ours    bool
 	broken  bool // ours, and not TOML any more
 }
 
-// parse decodes what we need of a file and refuses what containerd, or we, would read in two ways.
-func parse(path string, data []byte) (*source, error) {
+// parse decodes what we need of a file and refuses what that containerd, or we, would read in two ways.
+func parse(path string, data []byte, r release) (*source, error) {
 	s := &source{path: path, data: data}
-	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
-		return nil, fmt.Errorf("%s:1: the file starts with a UTF-8 byte order mark, which containerd refuses; remove the mark", path)
-	}
-	if err := s.template(); err != nil {
+	var err error
+	if s.region, err = findRegion(path, data); err != nil {
 		return nil, err
 	}
+	own := masked(data, s.region)
+	s.bare, s.adopted = giveBack(own, func(string) bool { return false })
+	err = s.decode(r)
+	if err != nil && len(s.adopted) > 0 {
+		s.bare, s.adopted = own, nil // they have written it anew: what we keep has no place any more
+		err = s.decode(r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// decode reads the bare file.
+func (s *source) decode(r release) error {
+	if r.legacy() {
+		s.bare = bytes.TrimPrefix(s.bare, []byte(bom))
+	}
+	if bytes.HasPrefix(s.bare, []byte(bom)) {
+		return fmt.Errorf("%s:1: the file starts with a UTF-8 byte order mark, which containerd refuses; remove the mark", s.path)
+	}
+	if err := s.template(); err != nil {
+		return err
+	}
 	var tree map[string]any
-	if err := toml.Unmarshal(data, &tree); err != nil {
-		return nil, s.syntaxError(err)
+	if err := toml.Unmarshal(s.bare, &tree); err != nil {
+		return s.syntaxError(err)
 	}
 	if twin := foldTwin(tree); twin != "" {
-		return nil, s.errorf(strings.ToLower(twin), "the key %q is there twice, in different cases; keep one", twin)
+		return s.errorf(strings.ToLower(twin), "the key %q is there twice, in different cases; keep one", twin)
+	}
+	for key := range tree {
+		if strings.EqualFold(key, "plugins") {
+			s.top = key
+		}
 	}
 	var file struct {
 		Version int
 		Imports []string
 		Plugins map[string]any
 	}
-	if err := toml.Unmarshal(data, &file); err != nil {
-		return nil, s.syntaxError(err)
+	if err := toml.Unmarshal(s.bare, &file); err != nil {
+		return s.syntaxError(err)
 	}
 	s.version, s.imports, s.plugins = file.Version, file.Imports, file.Plugins
-	for _, id := range []string{pluginV1, pluginV2, pluginV3} {
+	for _, id := range criPlugins {
 		plugin := s.plugin(id)
 		twin := foldTwin(plugin)
 		for _, table := range foldTables(plugin, "containerd") {
 			twin = cmp.Or(twin, foldTwin(table))
 		}
 		if twin != "" {
-			return nil, s.errorf("plugins", "the key %q of plugin %q is there twice, in different cases; keep one", twin, id)
+			return s.errorf("plugins", "the key %q of plugin %q is there twice, in different cases; keep one", twin, id)
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // template refuses files that some program still has to render: {{ and {% mean nothing to TOML outside of strings.
 func (s *source) template() error {
 	var p unstable.Parser
-	p.Reset(s.data)
+	p.Reset(s.bare)
 	for p.NextExpression() {
 		if mark := templateMark(&p, p.Expression()); mark != nil {
-			return s.templateError(bytes.Count(s.data[:p.Range(mark).Offset], []byte("\n")) + 1)
+			return s.templateError(bytes.Count(s.bare[:p.Range(mark).Offset], []byte("\n")) + 1)
 		}
 	}
 	if p.Error() == nil {
 		return nil
 	}
-	for i, line := range bytes.Split(s.data, []byte("\n")) {
+	for i, line := range bytes.Split(s.bare, []byte("\n")) {
 		if bytes.Contains(line, []byte("{{")) || bytes.Contains(line, []byte("{%")) {
 			return s.templateError(i + 1)
 		}
@@ -115,7 +148,7 @@ func (s *source) syntaxError(err error) error {
 func (s *source) errorf(key, format string, args ...any) error {
 	where := s.path
 	var p unstable.Parser
-	p.Reset(s.data)
+	p.Reset(s.bare)
 	for p.NextExpression() {
 		e := p.Expression()
 		it := e.Key()
@@ -167,6 +200,9 @@ type attr struct {
 	mode     fs.FileMode
 	uid, gid int
 }
+
+// newAttr are the attributes of a file that was not there.
+func newAttr() attr { return attr{mode: 0o644} }
 
 // readRegular reads a file through symlinks; anything but a regular file is an error, a FIFO must not hang us.
 func readRegular(path string) ([]byte, attr, error) {

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// A handler of somebody else's that is adopted stays in its file as comments: each of its lines behind this mark. So
+// they come back byte for byte, where they were.
+const (
+	theirsBegin = "# quiesce: not ours, "
+	theirsEnd   = ": "
+)
+
+var theirsForm = regexp.MustCompile(`^` + theirsBegin + `([a-z0-9][-a-z0-9]*)` + theirsEnd)
+
+// giveBack takes the marks off the lines of every handler that is not kept. Names are those that had some.
+func giveBack(data []byte, kept func(name string) bool) (_ []byte, names []string) {
+	if !bytes.Contains(data, []byte(theirsBegin)) {
+		return data, nil
+	}
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	for i, line := range lines {
+		m := theirsForm.FindSubmatch(line)
+		if m == nil || kept(string(m[1])) {
+			continue
+		}
+		lines[i] = line[len(m[0]):]
+		if name := string(m[1]); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return bytes.Join(lines, nil), names
+}
+
+// takeOver puts the lines of others that define a runtime behind marks. What is defined inside of an inline table stays, and the
+// caller finds it still there.
+func takeOver(data []byte, name string) []byte {
+	spans := definitions(data, name)
+	if r, err := findRegion("", data); err == nil && r != nil {
+		spans = slices.DeleteFunc(spans, func(s [2]int) bool { return s[0] >= r.span[0] && s[1] <= r.span[1] })
+	}
+	var out bytes.Buffer
+	at := 0
+	for _, line := range bytes.SplitAfter(data, []byte("\n")) {
+		end := at + len(line)
+		if slices.ContainsFunc(spans, func(s [2]int) bool { return s[0] < end && at < s[1] }) {
+			out.WriteString(theirsBegin + name + theirsEnd)
+		}
+		out.Write(line)
+		at = end
+	}
+	return out.Bytes()
+}
+
+// definitions are the spans of all expressions that say something of a runtime.
+func definitions(data []byte, name string) (spans [][2]int) {
+	offset := 0
+	if bytes.HasPrefix(data, []byte(bom)) {
+		offset = len(bom)
+	}
+	var p unstable.Parser
+	p.Reset(data[offset:])
+	var table []string
+	for p.NextExpression() {
+		e := p.Expression()
+		var keys []string
+		var at [2]int
+		for it := e.Key(); it.Next(); {
+			keys = append(keys, string(it.Node().Data))
+			if len(keys) == 1 {
+				at[0] = int(it.Node().Raw.Offset)
+			}
+			at[1] = span(it.Node().Raw)[1]
+		}
+		switch e.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			table = keys
+		case unstable.KeyValue:
+			keys = slices.Concat(table, keys)
+			at = span(e.Raw)
+		}
+		if definesRuntime(keys, name) {
+			spans = append(spans, [2]int{at[0] + offset, at[1] + offset})
+		}
+	}
+	return spans
+}
+
+// definesRuntime tells whether a dotted key is a runtime's or below it.
+func definesRuntime(keys []string, name string) bool {
+	return len(keys) >= 5 && strings.EqualFold(keys[0], "plugins") && slices.Contains(criPlugins, keys[1]) &&
+		strings.EqualFold(keys[2], "containerd") && strings.EqualFold(keys[3], "runtimes") && keys[4] == name
+}
