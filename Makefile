@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 CACHE   := $(or $(QUIESCE_CACHE),$(HOME)/.cache/quiesce)
 
-.PHONY: help build demo demo-loss demo-drain bench chaos test unit lint fuzz clean
+.PHONY: help build demo demo-loss matrix demo-drain bench chaos test unit lint fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ bench: ## quiesce against its peers and the floor: a table, and out/bench.json; 
 
 chaos: ## look for a promise that does not hold: out/chaos.json; CHAOS_SEED=N gives the same again, MUTANT=NAME breaks one (needs root)
 	go run ./test/chaos
+
+matrix: ## edits of 69 real configs on every containerd: out/matrix.json; MATRIX_DIR names another directory of configs (needs root)
+	go run ./test/matrix
 
 test: ## all tests, those on real nodes included; out/test.json has them as JSON (needs root)
 	go run ./test/node/prepare -all

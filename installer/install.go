@@ -33,6 +33,7 @@ func installVerb() *cli.Command {
 			&cli.StringFlag{Name: "runtime-options", Usage: "options as a JSON `OBJECT` of texts", Sources: env.Vars("QUIESCE_RUNTIME_OPTIONS", "RUNTIME_OPTIONS")},
 			&cli.StringSliceFlag{Name: "set", Usage: "`KEY=VALUE` of the runtime's own table, such as snapshotter=native or pod_annotations=a,b", Sources: env.Vars("QUIESCE_SET")},
 			&cli.StringSliceFlag{Name: "sha256", Usage: "`[NAME=]HEX` that a file must have", Sources: env.Vars("QUIESCE_SHA256")},
+			&cli.BoolFlag{Name: "adopt", Usage: "replace a handler of this name that is not quiesce's; uninstall gives it back", Sources: env.Vars("QUIESCE_ADOPT")},
 			inboxFlag(),
 		}, rcm.Flags()...),
 		Action: install,
@@ -92,7 +93,7 @@ func report(w io.Writer, got enqueue.Outcome, handler, then string) error {
 // declare is the entry that the flags ask for, and its files.
 func declare(ctx context.Context, c *cli.Command) (stage.Manifest, *shim.Payload, error) {
 	m := stage.Manifest{Schema: stage.Schema, Op: stage.Install, Owner: owner()}
-	var h stage.Handler
+	h := stage.Handler{Adopt: c.Bool("adopt")}
 	payload, name, err := bring(ctx, c)
 	if err != nil {
 		return m, nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/log"
 	"github.com/urfave/cli/v3"
 
+	"quiesce/manifests/profile"
 	"quiesce/plugin/internal/apply"
 	"quiesce/plugin/internal/control"
 	"quiesce/plugin/internal/cri"
@@ -118,6 +119,10 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 	if err != nil {
 		return err
 	}
+	p, err := profile.Named(cfg.Profile)
+	if err != nil {
+		return err
+	}
 	store, err := stage.Open(cfg.StageDir)
 	if err != nil {
 		return err
@@ -132,7 +137,7 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 	daemon := control.NewClient(cfg.controlSocket())
 	a := &apply.Apply{
 		Store: store, Unit: unit, CRI: client, Rules: cfg.rules(), Shims: cfg.ShimDir,
-		Config: config, Binary: binary,
+		Config: config, Binary: binary, Template: p.Template,
 		Verify: time.Duration(cfg.VerifyTimeout), Look: lastLook, Step: failpoint.At,
 		Fence: func(ctx context.Context, up bool) error {
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -207,7 +212,7 @@ func applyNow(ctx context.Context, c *cli.Command, cfg Config) error {
 		return err
 	}
 	if len(pending) == 0 && journal == nil {
-		drift, err := drift(ctx, cfg, store)
+		drift, err := drift(ctx, cfg, store, nil)
 		if err != nil || len(drift) == 0 { // apply itself would say what is wrong
 			fmt.Fprintln(c.Root().Writer, "nothing is staged")
 			return nil //nolint:nilerr // as above

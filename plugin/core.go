@@ -17,6 +17,7 @@ import (
 
 	"quiesce/manifests/profile"
 	"quiesce/plugin/internal/apply"
+	"quiesce/plugin/internal/containerd/config"
 	"quiesce/plugin/internal/control"
 	"quiesce/plugin/internal/cri"
 	"quiesce/plugin/internal/daemon"
@@ -40,11 +41,12 @@ type core struct {
 	fence    *daemon.Fence
 	drains   *daemon.Drains
 	notes    []string
+	version  asker
 }
 
 // openCore takes the daemon's lock and opens what it needs.
 func openCore(ctx context.Context, cfg Config, kind lockKind) (_ *core, err error) {
-	c := &core{cfg: cfg, fence: &daemon.Fence{}}
+	c := &core{cfg: cfg, fence: &daemon.Fence{}, version: config.Remember()}
 	defer func() {
 		if err != nil {
 			c.close()
@@ -145,7 +147,7 @@ func (c *core) degraded(ctx context.Context) []string {
 	if c.store.Locked() { // files may be half written
 		return notes
 	}
-	switch paths, err := drift(ctx, c.cfg, c.store); {
+	switch paths, err := drift(ctx, c.cfg, c.store, c.version); {
 	case err != nil:
 		notes = append(notes, "it is not known whether the live handlers are still in the config: "+err.Error())
 	case len(paths) > 0:

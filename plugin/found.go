@@ -45,13 +45,21 @@ func runtimeUnit(cfg Config) (apply.Unit, error) {
 	return systemd.Unit{Name: cfg.Unit}, nil
 }
 
+// asker tells a containerd program's version.
+type asker func(ctx context.Context, binary string) (string, error)
+
 // drift lists what somebody has overwritten of what is live.
-func drift(ctx context.Context, cfg Config, store *stage.Store) ([]string, error) {
-	config, _, err := locate(ctx, cfg)
+func drift(ctx context.Context, cfg Config, store *stage.Store, version asker) ([]string, error) {
+	config, binary, err := locate(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return (&apply.Apply{Store: store, Config: config, Shims: cfg.ShimDir}).Drift()
+	p, err := profile.Named(cfg.Profile)
+	if err != nil {
+		return nil, err
+	}
+	a := apply.Apply{Store: store, Config: config, Binary: binary, Template: p.Template, Version: version, Shims: cfg.ShimDir}
+	return a.Drift(ctx)
 }
 
 // locate is find for a runtime that may not run: then its unit says what it would run.

@@ -52,6 +52,7 @@ type Handler struct {
 	RuntimeType string         `json:"runtime_type,omitempty"` // io.containerd.NAME.vN; empty with a shim
 	Options     map[string]any `json:"options,omitempty"`      // the runtime's options table
 	Settings    map[string]any `json:"settings,omitempty"`     // further keys of the runtime's table, from the Settings allow-list
+	Adopt       bool           `json:"adopt,omitempty"`        // replace a handler of this name that is not quiesce's; removal gives it back
 }
 
 // File is one payload file; its bytes are in files/INDEX.
@@ -158,7 +159,7 @@ func (m *Manifest) validateHandler(h Handler) error {
 		return err
 	}
 	if m.Op == Remove {
-		if h.Shim != "" || h.RuntimeType != "" || len(h.Options)+len(h.Settings) > 0 {
+		if h.Shim != "" || h.RuntimeType != "" || h.Adopt || len(h.Options)+len(h.Settings) > 0 {
 			return fieldError("handlers", h.Name, "a removal has names only")
 		}
 		return nil

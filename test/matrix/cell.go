@@ -20,10 +20,10 @@ const (
 var operations = []string{"add 1", "add 3", "change", "remove"}
 
 var (
-	spin    = handler{Name: "spin", Type: "io.containerd.spin.v2"}
-	kata    = handler{Name: "kata-qemu", Type: "/opt/kata/bin/containerd-shim-kata-v2", Options: map[string]any{"ConfigPath": `/opt/kata/"a b".toml`}, Settings: map[string]any{"privileged_without_host_devices": true}}
-	wasm    = handler{Name: "wasmtime", Type: "io.containerd.wasmtime.v1", Options: map[string]any{"n": int64(3), "flag": true, "list": []any{"a", "b"}}, Settings: map[string]any{"pod_annotations": []any{"*.wasm.io"}}}
-	changed = handler{Name: "spin", Type: "/opt/quiesce/shims/1/containerd-shim-spin-v2", Options: map[string]any{"key": "value"}}
+	one     = handler{Name: "matrix-one", Type: "io.containerd.spin.v2"}
+	two     = handler{Name: "matrix-two", Type: "/opt/kata/bin/containerd-shim-kata-v2", Options: map[string]any{"ConfigPath": `/opt/kata/"a b".toml`}, Settings: map[string]any{"privileged_without_host_devices": true}}
+	three   = handler{Name: "matrix-three", Type: "io.containerd.wasmtime.v1", Options: map[string]any{"n": int64(3), "flag": true, "list": []any{"a", "b"}}, Settings: map[string]any{"pod_annotations": []any{"*.wasm.io"}}}
+	changed = handler{Name: "matrix-one", Type: "/opt/quiesce/shims/1/containerd-shim-spin-v2", Options: map[string]any{"key": "value"}}
 )
 
 // step asks for handlers, and for none that is gone.
@@ -36,13 +36,13 @@ type step struct {
 func steps(operation string) []step {
 	switch operation {
 	case "add 1":
-		return []step{{want: []handler{spin}}}
+		return []step{{want: []handler{one}}}
 	case "add 3":
-		return []step{{want: []handler{spin, kata, wasm}}}
+		return []step{{want: []handler{one, two, three}}}
 	case "change":
-		return []step{{want: []handler{spin}}, {want: []handler{changed}}}
+		return []step{{want: []handler{one}}, {want: []handler{changed}}}
 	}
-	return []step{{want: []handler{spin, kata, wasm}}, {want: []handler{kata, wasm}, gone: []string{"spin"}}, {want: []handler{wasm}, gone: []string{"kata-qemu"}}}
+	return []step{{want: []handler{one, two, three}}, {want: []handler{two, three}, gone: []string{"matrix-one"}}, {want: []handler{three}, gone: []string{"matrix-two"}}}
 }
 
 // cell is one config, containerd and operation.

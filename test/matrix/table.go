@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -68,8 +69,9 @@ func (t *totals) print(w io.Writer, cells []*cell) {
 	line("all", *t)
 	tw.Flush()
 	fmt.Fprintln(w, "\nAccepted by containerd, refused by quiesce:")
-	for _, c := range cells {
-		if c.accepted && c.verdict == refused && c.operation == operations[0] {
+	for i, c := range cells {
+		same := func(o *cell) bool { return o.version == c.version && o.file == c.file && o.why == c.why }
+		if c.accepted && c.verdict == refused && !slices.ContainsFunc(cells[:i], same) {
 			fmt.Fprintf(w, "  %s  %s: %s\n", c.version, c.file, c.why)
 		}
 	}

@@ -49,8 +49,11 @@ type Apply struct {
 	Rules  node.Rules
 	Fence  Fence
 	Config string // path of the runtime's config file
-	Binary string // the runtime's own program, which checks a config; empty: the library's loader alone
+	Binary string // the runtime's own program, which checks a config; empty: the library's loader alone, as the newest
 	Shims  string // directory that shims are placed in
+
+	Template string                                                   // what the config is made from at each start, which is edited instead; empty: nothing
+	Version  func(ctx context.Context, binary string) (string, error) // of the program; nil: it is asked
 
 	Verify time.Duration // how long the runtime may take until it answers and everything is there
 	Look   time.Duration // how long the last look waits for creations to end

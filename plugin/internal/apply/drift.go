@@ -9,11 +9,11 @@ import (
 )
 
 // Drift lists the files that are not as the live entries want them: somebody has written them anew.
-func (a *Apply) Drift() (files []string, err error) {
+func (a *Apply) Drift(ctx context.Context) (files []string, err error) {
 	if acting, err := a.Store.Acting(); err != nil || len(acting) > 0 {
 		return nil, err
 	}
-	d, err := a.draft(nil)
+	d, err := a.draft(ctx, nil)
 	for _, c := range d.changes {
 		files = append(files, c.Path)
 	}

@@ -161,7 +161,7 @@ func (m *machine) phase(id string) (stage.Phase, string) {
 
 // onDisk is what a restart would load.
 func (m *machine) onDisk() []string {
-	c, err := config.Read(m.path("etc/config.toml"))
+	c, err := config.Read(config.Place{Root: m.path("etc/config.toml")})
 	check(m.t, err)
 	hs, err := c.Handlers()
 	check(m.t, err)

@@ -94,7 +94,7 @@ func (a *Apply) comeBack(ctx context.Context, batch []stage.Entry) error {
 		}
 		switch {
 		case err == nil && rt.Ready:
-			return a.handlers(rt, batch)
+			return a.handlers(ctx, rt, batch)
 		case err == nil:
 			err = fmt.Errorf("the runtime says it is not ready: %s", rt.Reason)
 		default:
@@ -109,7 +109,7 @@ func (a *Apply) comeBack(ctx context.Context, batch []stage.Entry) error {
 }
 
 // handlers compares what the runtime lists with what the batch wants.
-func (a *Apply) handlers(rt cri.Runtime, batch []stage.Entry) error {
+func (a *Apply) handlers(ctx context.Context, rt cri.Runtime, batch []stage.Entry) error {
 	current, err := a.Store.Current()
 	if err != nil {
 		return err
@@ -125,11 +125,21 @@ func (a *Apply) handlers(rt cri.Runtime, batch []stage.Entry) error {
 		}
 	}
 	for _, name := range gone(batch, live) {
-		if slices.Contains(rt.Handlers, name) {
+		if slices.Contains(rt.Handlers, name) && !a.givenBack(ctx, name) {
 			errs = errors.Join(errs, fmt.Errorf("the runtime still has handler %s", name))
 		}
 	}
 	return errs
+}
+
+// givenBack tells whether somebody else has a handler now that was adopted.
+func (a *Apply) givenBack(ctx context.Context, name string) bool {
+	cfg, err := a.config(ctx)
+	if err != nil {
+		return false
+	}
+	_, foreign := cfg.Foreign(name)
+	return foreign
 }
 
 // restartAgain brings the runtime back after a rollback.

@@ -26,7 +26,7 @@ func (a *Apply) handler(name string, e stage.Entry) config.Handler {
 	if h.Shim != "" {
 		typ = filepath.Join(a.Shims, e.Version(), h.Shim)
 	}
-	return config.Handler{Name: name, Type: typ, Options: h.Options, Settings: h.Settings, Entry: e.ID}
+	return config.Handler{Name: name, Type: typ, Options: h.Options, Settings: h.Settings, Entry: e.ID, Adopt: h.Adopt}
 }
 
 // place puts the entry's files into the directory of their version. Existing ones are right already: the name is

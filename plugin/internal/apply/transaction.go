@@ -84,7 +84,7 @@ func (a *Apply) check(ctx context.Context, batch []stage.Entry) ([]stage.Entry, 
 
 // plan renders the batch on top of what is live, and has the result checked by containerd.
 func (a *Apply) plan(ctx context.Context, batch []stage.Entry) ([]stage.Change, error) {
-	d, err := a.draft(batch)
+	d, err := a.draft(ctx, batch)
 	if err != nil || len(d.changes) == 0 {
 		return nil, err
 	}
@@ -106,23 +106,36 @@ type draft struct {
 	changes []config.Change
 }
 
-func (a *Apply) draft(batch []stage.Entry) (d draft, err error) {
+func (a *Apply) draft(ctx context.Context, batch []stage.Entry) (d draft, err error) {
 	current, err := a.Store.Current()
 	if err != nil {
 		return d, err
 	}
-	if d.config, err = config.Read(a.Config); err != nil {
+	if d.config, err = a.config(ctx); err != nil {
 		return d, err
 	}
 	d.live = stage.Live(slices.Concat(current, batch))
 	for _, name := range sorted(d.live) {
-		if where, foreign := d.config.Foreign(name); foreign {
-			return d, fmt.Errorf("handler %s is already configured in %s, and not by quiesce: remove it there, or choose another name", name, where)
-		}
 		d.want = append(d.want, a.handler(name, d.live[name]))
 	}
 	d.changes, err = render(d.config, d.want)
 	return d, err
+}
+
+// config reads the runtime's config as the containerd that is there does.
+func (a *Apply) config(ctx context.Context) (*config.Config, error) {
+	at := config.Place{Root: a.Config, Template: a.Template}
+	if a.Binary != "" {
+		ask := a.Version
+		if ask == nil {
+			ask = config.Version
+		}
+		var err error
+		if at.Version, err = ask(ctx, a.Binary); err != nil {
+			return nil, err
+		}
+	}
+	return config.Read(at)
 }
 
 // render is cfg.Change, but a drop-in that differs in nothing but the entry it names stays as it is: the same install

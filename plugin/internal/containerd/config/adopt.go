@@ -77,12 +77,11 @@ func definitions(data []byte, name string) (spans [][2]int) {
 			}
 			at[1] = span(it.Node().Raw)[1]
 		}
-		switch e.Kind {
-		case unstable.Table, unstable.ArrayTable:
-			table = keys
-		case unstable.KeyValue:
+		if e.Kind == unstable.KeyValue {
 			keys = slices.Concat(table, keys)
 			at = span(e.Raw)
+		} else {
+			table = keys
 		}
 		if definesRuntime(keys, name) {
 			spans = append(spans, [2]int{at[0] + offset, at[1] + offset})

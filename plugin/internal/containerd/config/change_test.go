@@ -119,8 +119,6 @@ func TestRefused(t *testing.T) {
 		root string
 		want string
 	}{
-		"version 1":          {"version = 1\n", "config.toml:1: config version 1"},
-		"version 1 tables":   {"[plugins.cri.containerd]\n", "config version 1"},
 		"version 5":          {"#\n\nversion = 5\n", "config.toml:3: config version 5 is not known"},
 		"negative version":   {"version = -2\n", "config version -2"},
 		"version, a string":  {"version = '2'\n", "config.toml:1: containerd cannot read"},
@@ -133,7 +131,7 @@ func TestRefused(t *testing.T) {
 		"go template":        {"version = 2\n{{ template \"base\" . }}\n", "config.toml:2: this is a template"},
 		"template in string": {"version = 2\nroot = \"{{ .Root }}\"\n", "config.toml:2: this is a template"},
 		"jinja":              {"version = 2\n{% if x %}\n", "config.toml:2: this is a template"},
-		"foreign handler":    {"version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.spin]\n", `has a handler "spin" that is not quiesce's`},
+		"foreign handler":    {"version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.spin]\n", `handler "spin" is already configured in `},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -11,8 +11,9 @@
 // Change.Old with the disk.
 //
 // Change is a function of the files and of the wanted handlers. Asked twice it answers with nothing the second time, and
-// wanting no handler at all gives every byte of the root file back as it was. A root file is never re-marshalled: we
-// insert one line, or one array element, and take exactly that out again.
+// wanting no handler at all gives every byte of everybody's files back as it was. A file of somebody else's is never
+// re-marshalled: we insert text, and take exactly that out again. When they have changed the file since, ours goes and
+// theirs stays.
 //
 // # Where a handler goes
 //
@@ -33,15 +34,32 @@
 //	version 2 with tables of cri.v1.runtime    io.containerd.cri.v1.runtime
 //	no version                                 as version 2, and the drop-in says version = 2
 //	no file                                    io.containerd.cri.v1.runtime; the root is made, with version = 3
-//	version 1, a version above 4, a template   refused
+//	a version that is too new, a template       refused
 //
-// Only containerd 2.0 and later merges plugin tables key by key; see Supported.
+// Before 2.3 a root without a version, or with 1, counts as one of version 3, whatever tables it has.
+//
+// # Where no drop-in can be
+//
+// containerd before 2.0 does not merge a plugin's tables: the last file that has one wins. There our tables go into that
+// file, or into the root when none has any, in one part between two comments; each handler has a comment with its
+// entry and digest. One runtime in a file takes the built-in runc away, so where the file had none we write that too. A
+// config of version 1 is edited so on later versions as well. A file without a line end at its end gets one, which is
+// ours and goes again. A byte order mark stays where that containerd reads over it.
+//
+// Where the root is made from a template at each start (Place.Template) and imports no directory, the part goes to the
+// end of the template, which is text to us and never parsed; a template of k3s or rke2 that is not there is made.
+//
+// # Handlers of somebody else
+//
+// A handler that another file has is refused, or adopted when Handler.Adopt says so: its lines become comments behind a
+// mark, where they are, and lines again at removal. A handler behind runc's own shim gets the cgroup driver and the
+// snapshotter of the node's runc handler, unless it chooses.
 //
 // # What Check proves
 //
 // That containerd's own loader takes the files, that every import by name exists, that every wanted handler arrives with
-// its type, options and settings, that none of the removed ones is left, that the default runtime exists, that CRI is
-// not disabled under a new handler, and that nothing else in the whole tree is different: in the loader's view and,
-// given the node's containerd, in that one's (`config dump`). Not proved: that a shim exists, or that CRI accepts the
-// meaning of a setting.
+// its type, options and settings, that none of the removed ones is left but one that was adopted, that the default
+// runtime exists, that CRI is not disabled under a new handler, and that nothing else in the whole tree is different: in
+// the loader's view (before 2.0, in that of its rules for merging) and, given the node's containerd, in that one's
+// (`config dump`). Not proved: that a shim exists, or that CRI accepts the meaning of a setting.
 package config

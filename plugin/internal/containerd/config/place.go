@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Place says which containerd is configured, and where.
@@ -71,4 +74,28 @@ func Version(ctx context.Context, binary string) (string, error) {
 		return "", fmt.Errorf("run %s --version: %q is not what containerd prints", binary, strings.TrimSpace(out.String()))
 	}
 	return fields[2], nil
+}
+
+// Remember is Version that asks a program again only when its file is another one. It is safe for concurrent use.
+func Remember() func(ctx context.Context, binary string) (string, error) {
+	var mu sync.Mutex
+	var seen fs.FileInfo
+	var of, version string
+	return func(ctx context.Context, binary string) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		now, err := os.Stat(binary)
+		if err != nil {
+			return "", fmt.Errorf("ask containerd's version: %w", err)
+		}
+		if of == binary && os.SameFile(now, seen) && now.ModTime().Equal(seen.ModTime()) {
+			return version, nil
+		}
+		v, err := Version(ctx, binary)
+		if err != nil {
+			return "", err
+		}
+		of, seen, version = binary, now, v
+		return v, nil
+	}
 }

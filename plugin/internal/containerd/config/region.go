@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -103,7 +104,7 @@ func renderRegion(handlers []Handler, kept map[string]map[string]any, path []str
 	var out strings.Builder
 	for _, name := range sortedKeys(kept) {
 		var body bytes.Buffer
-		if err := renderTable(&body, append(path[:len(path):len(path)], name), kept[name]); err != nil {
+		if err := renderTable(&body, append(slices.Clip(path), name), kept[name]); err != nil {
 			return "", err
 		}
 		out.WriteString(builtinHead + name + ", which containerd forgets when a file has any runtime\n" + body.String())

@@ -223,12 +223,12 @@ func (e edit) prove(data []byte, imports []string) error {
 	if err != nil {
 		return err
 	}
-	before := map[string]any{}
-	if e.s.data != nil {
-		if before, err = decode(e.s.path, e.s.bare); err != nil {
-			return err
-		}
-	} else if before, err = decode(e.s.path, e.blank()); err != nil {
+	bare := e.s.bare
+	if e.s.data == nil {
+		bare = e.blank()
+	}
+	before, err := decode(e.s.path, bare)
+	if err != nil {
 		return err
 	}
 	is, err := decode(e.s.path, after.bare)

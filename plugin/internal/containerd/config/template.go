@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -23,6 +24,7 @@ func (c *Config) readTemplate(path string) error {
 	if err != nil {
 		return fmt.Errorf("read template: %w", err)
 	}
+	path = c.templateThatCounts(path)
 	data, a, target, err := overlay(c.release, nil).read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		c.template = &source{path: path, target: target, attr: newAttr()}
@@ -34,6 +36,25 @@ func (c *Config) readTemplate(path string) error {
 	c.template = &source{path: path, target: target, attr: a, data: data}
 	c.template.region, err = findRegion(path, data)
 	return err
+}
+
+// templateThatCounts is the one that k3s and rke2 read: config-v3.toml.tmpl when they bring containerd 2 and it is there,
+// and else config.toml.tmpl, if that is (k3s docs, advanced options).
+func (c *Config) templateThatCounts(path string) string {
+	dir, name := filepath.Split(path)
+	if name != "config-v3.toml.tmpl" {
+		return path
+	}
+	older := filepath.Join(dir, "config.toml.tmpl")
+	if c.release.legacy() {
+		return older
+	}
+	_, err := os.Lstat(path)
+	_, olderErr := os.Lstat(older)
+	if errors.Is(err, fs.ErrNotExist) && olderErr == nil {
+		return older
+	}
+	return path
 }
 
 // templateTakes refuses text that the renderer of the template would take for its own.

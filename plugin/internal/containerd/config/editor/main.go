@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"quiesce/plugin/internal/containerd/config"
@@ -30,7 +32,10 @@ type answer struct {
 }
 
 func main() {
-	if err := run(context.Background(), os.Args[1]); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM) //nolint:forbidigo // this is a main
+	err := run(ctx, os.Args[1])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "editor:", err)
 		os.Exit(1) //nolint:forbidigo // this is a main
 	}

@@ -25,7 +25,7 @@ func main() {
 }
 
 func add(ctx context.Context, path, name string) error {
-	c, err := config.Read(path)
+	c, err := config.Read(config.Place{Root: path})
 	if err != nil {
 		return err
 	}
