@@ -55,6 +55,7 @@ func groups() []group {
 		{1, "CRI unanswered during an apply", criGap},
 		{2, "last installer gone to handler usable", usable},
 		{3, "pod start", podStart},
+		{4, "drain", drains},
 		{5, "memory and size", memory},
 		{6, "install", install},
 		{7, "scale", scale},

@@ -49,21 +49,26 @@ func Hundred() (pods []Pod) {
 		if i/Tiers == 1 {
 			p.Containers[0].Argv = append(p.Containers[0].Argv, "-deaf")
 		}
-		switch tier {
-		case 1:
-			p.Namespace = "kube-system"
-		case 2:
-			p.Labels["pod-template-generation"], p.Labels["controller-revision-hash"] = "1", "x"
-		case 3:
-			p.Containers[0].Mounts["/var/lib/kubelet/plugins"] = "/plugins"
-		case 4:
-			p.Containers[0].Mounts["/opt/cni/bin"] = "/cni"
-		case 5:
-			p.Source, p.Namespace = "file", "kube-system"
-		}
+		Place(&p, tier)
 		pods = append(pods, p)
 	}
 	return pods
+}
+
+// Place makes a pod one of a default tier, by what tells its tier.
+func Place(p *Pod, tier int) {
+	switch tier {
+	case 1:
+		p.Namespace = "kube-system"
+	case 2:
+		p.Labels["pod-template-generation"], p.Labels["controller-revision-hash"] = "1", "x"
+	case 3:
+		p.Containers[0].Mounts["/var/lib/kubelet/plugins"] = "/plugins"
+	case 4:
+		p.Containers[0].Mounts["/opt/cni/bin"] = "/cni"
+	case 5:
+		p.Source, p.Namespace = "file", "kube-system"
+	}
 }
 
 // Deaf is how many pods of Hundred have to be killed.
