@@ -73,6 +73,8 @@ type Config struct {
 	RunDir    string `toml:"runDir"`
 	LogLevel  string `toml:"logLevel"`  // error, warn, info, debug, trace
 	LogFormat string `toml:"logFormat"` // text or json
+
+	set struct{ profile, unit, socket bool } // what the file says of the runtime, and is not found
 }
 
 // defaults are those of a profile.
@@ -91,8 +93,6 @@ func defaults(p profile.Profile) (Config, error) {
 		InstallerImages:     []string{"*quiesce-installer*", "*kwasm-node-installer*", "*runtime-class-manager*", "*node-installer*", "*kata-deploy*"},
 		InstallerPaths:      []string{"/etc/containerd", "/usr/local/bin", "/usr/bin", "/opt/kwasm", "/opt/rcm"},
 		Profile:             p.Name,
-		Unit:                cmp.Or(p.Unit(hostRoot()), manifests.DefaultUnit),
-		CRISocket:           p.Socket,
 		NRISocket:           "/var/run/nri/nri.sock",
 		StageDir:            stage.DefaultDir, ShimDir: p.Shims, RunDir: "/run/quiesce",
 		LogLevel: "info", LogFormat: "text",
@@ -104,25 +104,60 @@ func defaults(p profile.Profile) (Config, error) {
 // hostRoot is the node's file system.
 func hostRoot() fs.FS { return os.DirFS("/") }
 
-// profileOf is the profile that the settings name, or that the node looks like.
-func profileOf(settings []byte) (profile.Profile, error) {
+// namedProfile is the profile that the settings name, or nothing. What is wrong with them is told later, with the line.
+func namedProfile(settings []byte) string {
 	var named struct {
 		Profile string `toml:"profile"`
 	}
-	_ = toml.Unmarshal(settings, &named) // what is wrong with them is told later, with the line
-	if named.Profile != "" {
-		return profile.Named(named.Profile)
+	_ = toml.Unmarshal(settings, &named)
+	return named.Profile
+}
+
+// profileOf is the named profile, or the one that the node looks like.
+func profileOf(name string) (profile.Profile, error) {
+	if name != "" {
+		return profile.Named(name)
 	}
 	return profile.Detect(hostRoot())
 }
 
+// profile is the one that the settings were read with.
+func (c *Config) profile() (profile.Profile, error) {
+	if c.set.profile {
+		return profileOf(c.Profile)
+	}
+	return profileOf("")
+}
+
+// resolve fills in what the settings leave to what is found on the node.
+func (c *Config) resolve(p profile.Profile) {
+	c.set.unit, c.set.socket = c.Unit != "", c.CRISocket != ""
+	if c.set.unit && c.set.socket {
+		return
+	}
+	if c.CRISocket != "" {
+		p.Socket, p.Asked = c.CRISocket, true
+	}
+	f := profile.Find(hostRoot(), p, profile.Behind)
+	if f.PID == 0 { // it was found before it stopped
+		var last profile.Found
+		if stage.Node(filepath.Join(c.StageDir, "results"), &last) == nil && last.Profile == f.Profile && last.Socket == f.Socket {
+			f.Unit = last.Unit
+		}
+	}
+	c.CRISocket = cmp.Or(c.CRISocket, f.Socket)
+	c.Unit = cmp.Or(c.Unit, f.Unit, manifests.DefaultUnit)
+}
+
 // fallback is for when the settings cannot be read.
 func fallback() (Config, error) {
-	p, err := profileOf(nil)
+	p, err := profileOf("")
 	if err != nil {
 		return Config{}, err
 	}
-	return defaults(p)
+	c, err := defaults(p)
+	c.resolve(p)
+	return c, err
 }
 
 // readConfig reads the file, if there is one, over the defaults. Keys it does not know, mis-cased ones too, are an error.
@@ -134,7 +169,8 @@ func readConfig(path string) (Config, error) {
 	if err != nil {
 		return Config{}, refuse("read configuration: %w", err)
 	}
-	p, err := profileOf(b)
+	name := namedProfile(b)
+	p, err := profileOf(name)
 	if err != nil {
 		return Config{}, refuse("%s: profile: %w", path, err)
 	}
@@ -149,6 +185,8 @@ func readConfig(path string) (Config, error) {
 	if err := exactKeys(b); err != nil {
 		return c, refuse("%s: %w", path, err)
 	}
+	c.resolve(p)
+	c.set.profile = name != ""
 	if err := c.validate(); err != nil {
 		return c, refuse("%s: %w", path, err)
 	}
@@ -187,7 +225,9 @@ func exactKeys(b []byte) error {
 // topSettings are the names of the file's top level.
 func topSettings() (names []string) {
 	for f := range reflect.TypeFor[Config]().Fields() {
-		names = append(names, f.Tag.Get("toml"))
+		if f.IsExported() {
+			names = append(names, f.Tag.Get("toml"))
+		}
 	}
 	return names
 }

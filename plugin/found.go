@@ -17,11 +17,17 @@ import (
 
 // find finds the containerd of this node; what the settings say counts more than what is found.
 func find(cfg Config) (profile.Found, error) {
-	p, err := profile.Named(cfg.Profile)
+	p, err := cfg.profile()
 	if err != nil {
 		return profile.Found{}, err
 	}
+	if cfg.set.socket {
+		p.Socket, p.Asked = cfg.CRISocket, true
+	}
 	f := profile.Find(hostRoot(), p, profile.Behind)
+	if !cfg.set.unit {
+		cfg.Unit = ""
+	}
 	for what, set := range map[string]struct{ now, want *string }{
 		"unit": {&f.Unit, &cfg.Unit}, "config": {&f.Config, &cfg.ContainerdConfig}, "program": {&f.Program, &cfg.ContainerdBinary},
 	} {
@@ -35,7 +41,7 @@ func find(cfg Config) (profile.Found, error) {
 
 // runtimeUnit is what apply restarts.
 func runtimeUnit(cfg Config) (apply.Unit, error) {
-	p, err := profile.Named(cfg.Profile)
+	p, err := cfg.profile()
 	if err != nil {
 		return nil, err
 	}

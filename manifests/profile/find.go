@@ -34,6 +34,8 @@ func Find(root fs.FS, p Profile, peer Peer) Found {
 	f.because("profile %s: %s", p.Name, p.Why)
 	socket, from := Endpoint(root, true)
 	switch {
+	case p.Asked:
+		f.because("socket %s: the settings say so", f.Socket)
 	case socket != "" && strings.Contains(socket, "containerd"):
 		f.Socket = socket
 		f.because("socket %s: /%s says so", socket, from)

@@ -36,7 +36,8 @@ type Profile struct {
 	VerifyTimeout string   `toml:"verifyTimeout"`
 	Regenerated   string   `toml:"regenerated"` // what rewrites Config, and how a change survives that
 
-	Why string `toml:"-"` // it was chosen
+	Why   string `toml:"-"` // it was chosen
+	Asked bool   `toml:"-"` // Socket is somebody's word: no kubelet is asked
 }
 
 // Restart is who restarts containerd when its config has changed.

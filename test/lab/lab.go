@@ -41,6 +41,7 @@ type Options struct {
 type Lab struct {
 	*node.Node
 	booted time.Time
+	unit   string // that runs containerd
 }
 
 // Start boots a node that was switched off.
@@ -60,7 +61,7 @@ func Boot(ctx context.Context, o Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Node: n, booted: began}
+	l := &Lab{Node: n, booted: began, unit: cmp.Or(cfg.Unit, "containerd.service")}
 	if !o.NoHost {
 		err = l.install(ctx, o)
 	}
@@ -245,7 +246,7 @@ type Runtime struct {
 
 // Runtime asks systemd.
 func (l *Lab) Runtime(ctx context.Context) (Runtime, error) {
-	out, err := l.Exec(ctx, "systemctl", "show", "containerd.service", "-p", "MainPID", "-p", "InvocationID")
+	out, err := l.Exec(ctx, "systemctl", "show", l.unit, "-p", "MainPID", "-p", "InvocationID")
 	if err != nil {
 		return Runtime{}, err
 	}
@@ -277,7 +278,7 @@ func (l *Lab) Stops(ctx context.Context) ([]time.Time, error) {
 }
 
 func (l *Lab) unitMessages(ctx context.Context, id string) ([]time.Time, error) {
-	out, err := l.Exec(ctx, "journalctl", "-o", "json", "--output-fields=UNIT,MESSAGE_ID", "MESSAGE_ID="+id, "UNIT=containerd.service")
+	out, err := l.Exec(ctx, "journalctl", "-o", "json", "--output-fields=UNIT,MESSAGE_ID", "MESSAGE_ID="+id, "UNIT="+l.unit)
 	if err != nil {
 		return nil, err
 	}

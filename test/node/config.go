@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"os"
@@ -26,6 +27,9 @@ type Config struct {
 	// ContainerdTop and ContainerdTables are added to /etc/containerd/config.toml: keys of the top level, such as
 	// imports, and tables. ContainerdConfig replaces the whole file.
 	ContainerdTop, ContainerdTables, ContainerdConfig string
+	// Unit is the unit that runs containerd, if it is not containerd.service, and Socket what it listens on, if that is not
+	// /run/containerd/containerd.sock. Files has the unit.
+	Unit, Socket string
 	// Programs are built from the module under test: main package, such as ./plugin → path in the node.
 	Programs map[string]string
 	// Build are arguments of go build for Programs.
@@ -48,6 +52,14 @@ type File struct {
 	Host    string      // a file on this machine with the content, instead of Content
 	Mode    os.FileMode // 0644 if zero
 }
+
+func (c Config) unit() string   { return cmp.Or(c.Unit, defaultUnit) }
+func (c Config) socket() string { return cmp.Or(c.Socket, defaultSocket) }
+
+const (
+	defaultUnit   = "containerd.service"
+	defaultSocket = "/run/containerd/containerd.sock"
+)
 
 // version is the containerd version of the node.
 func (c Config) version() string {

@@ -15,9 +15,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// criSocket is containerd's socket in a node.
-const criSocket = "/run/containerd/containerd.sock"
-
 // Dial connects to a unix socket of the node.
 func (n *Node) Dial(ctx context.Context, socket string) (net.Conn, error) {
 	var d net.Dialer
@@ -48,7 +45,7 @@ func (n *Node) Conn(_ context.Context) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///"+n.ID,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second}),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return n.Dial(ctx, criSocket) }))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return n.Dial(ctx, n.cfg.socket()) }))
 	if err != nil {
 		return nil, fmt.Errorf("dial containerd of %s: %w", n.ID, err)
 	}
@@ -89,7 +86,7 @@ func ready(ctx context.Context, cri runtimeapi.RuntimeServiceClient) error {
 
 // RestartContainerd restarts containerd's unit and waits until CRI is ready again.
 func (n *Node) RestartContainerd(ctx context.Context) error {
-	if _, err := n.Exec(ctx, "systemctl", "restart", "containerd.service"); err != nil {
+	if _, err := n.Exec(ctx, "systemctl", "restart", n.cfg.unit()); err != nil {
 		return fmt.Errorf("restart containerd: %w", err)
 	}
 	return n.WaitCRI(ctx)
@@ -123,7 +120,7 @@ func (n *Node) importImages(ctx context.Context) error {
 }
 
 func (n *Node) importTar(ctx context.Context, file string) error {
-	if _, err := n.Exec(ctx, "ctr", "--namespace", "k8s.io", "images", "import", file); err != nil {
+	if _, err := n.Exec(ctx, "ctr", "--address", n.cfg.socket(), "--namespace", "k8s.io", "images", "import", file); err != nil {
 		return fmt.Errorf("import image: %w", err)
 	}
 	return nil

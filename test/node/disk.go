@@ -48,6 +48,11 @@ func (n *Node) fillLayer(ctx context.Context, layer string) error {
 	if err := copyBase(layer); err != nil {
 		return err
 	}
+	if n.cfg.unit() != defaultUnit {
+		if err := os.Remove(filepath.Join(layer, "etc/systemd/system", defaultUnit)); err != nil {
+			return fmt.Errorf("create disk: %w", err)
+		}
+	}
 	containerd, err := containerdTool(n.cfg.version())
 	if err != nil {
 		return err
@@ -137,6 +142,7 @@ func (n *Node) configure(ctx context.Context) error {
 		"/etc/hosts":                  {Content: "127.0.0.1 localhost\n10.99.0.1 " + n.ID + "\n"},
 		"/etc/resolv.conf":            {},
 		"/etc/containerd/config.toml": {Content: config},
+		"/etc/crictl.yaml":            {Content: "runtime-endpoint: unix://" + n.cfg.socket() + "\nimage-endpoint: unix://" + n.cfg.socket() + "\ntimeout: 10\n"},
 	}
 	if err := n.writeFiles(files); err != nil {
 		return err
@@ -147,7 +153,7 @@ func (n *Node) configure(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(n.dir, "rootfs/var/log/journal"), 0o755); err != nil {
 		return fmt.Errorf("create journal directory: %w", err)
 	}
-	units := append([]string{"enable", "--quiet", "node-network.service", "containerd.service"}, n.cfg.Enable...)
+	units := append([]string{"enable", "--quiet", "node-network.service", n.cfg.unit()}, n.cfg.Enable...)
 	return run(n.chroot(ctx, append([]string{"systemctl"}, units...)...))
 }
 
