@@ -60,17 +60,17 @@ type Config struct {
 	Unit             string `toml:"unit"`             // containerd's unit
 	ContainerdConfig string `toml:"containerdConfig"` // its config file; empty: what its command line says
 	ContainerdBinary string `toml:"containerdBinary"` // its program; empty: what its command line says
-	CRISocket        string `toml:"criSocket"`
-	NRISocket        string `toml:"nriSocket"`
+	CRISocket        string `toml:"criSocket"`        // containerd's socket
+	NRISocket        string `toml:"nriSocket"`        // that of its NRI
 
-	Drain DrainConfig `toml:"drain"`
+	Drain DrainConfig `toml:"drain"` // how pods are stopped
 
 	MetricsAddress string `toml:"metricsAddress"` // a TCP address that serves /metrics too, such as "127.0.0.1:9477"; empty: none
 	NodeLabels     bool   `toml:"nodeLabels"`     // tell Node Feature Discovery which handlers are live
 
-	StageDir  string `toml:"stageDir"`
-	ShimDir   string `toml:"shimDir"`
-	RunDir    string `toml:"runDir"`
+	StageDir  string `toml:"stageDir"`  // where changes wait; it is made by quiesce-installer host
+	ShimDir   string `toml:"shimDir"`   // where shims are placed, in a directory for each version
+	RunDir    string `toml:"runDir"`    // sockets, and what is forgotten at a reboot
 	LogLevel  string `toml:"logLevel"`  // error, warn, info, debug, trace
 	LogFormat string `toml:"logFormat"` // text or json
 

@@ -19,6 +19,7 @@ import (
 	"quiesce/plugin/internal/cri"
 	"quiesce/plugin/internal/doctor"
 	"quiesce/plugin/internal/drain"
+	"quiesce/plugin/internal/freeze"
 	"quiesce/plugin/internal/node"
 	"quiesce/plugin/internal/systemd"
 	"quiesce/plugin/stage"
@@ -172,8 +173,7 @@ func factsOfStage(cfg Config, f *doctor.Facts) {
 	f.StageError = err
 	if !s.Locked() {
 		f.Interrupted = j != nil || s.Interrupted()
-		frozen, _ := os.ReadDir(freezeDir(cfg)) // there may be none
-		f.Frozen = len(frozen) > 0
+		f.Frozen = freeze.Listed(freezeDir(cfg))
 	}
 	d, err := drain.OpenStore(cfg.StageDir)
 	if err != nil {

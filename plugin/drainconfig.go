@@ -17,15 +17,15 @@ type DrainConfig struct {
 	Logind        bool         `toml:"logind"`        // begin when logind announces a shutdown, before systemd stops anything
 	Tiers         []DrainTier  `toml:"tier"`          // more names
 	Rules         []drain.Rule `toml:"rule"`          // the first that matches a pod places it
-	Edges         []drain.Edge `toml:"edge"`
-	Hooks         []DrainHook  `toml:"hook"` // run in this order
+	Edges         []drain.Edge `toml:"edge"`          // pods that are stopped before others
+	Hooks         []DrainHook  `toml:"hook"`          // run in this order
 }
 
 // DrainHook is a program that runs around a drain.
 type DrainHook struct {
-	When      drain.Moment    `toml:"when"`
-	Tier      string          `toml:"tier"` // name or rank; empty: every tier
-	Path      string          `toml:"path"`
+	When      drain.Moment    `toml:"when"`      // pre-drain, pre-tier, post-tier, post-drain or post-start
+	Tier      string          `toml:"tier"`      // name or rank; empty: every tier
+	Path      string          `toml:"path"`      // of the program
 	Timeout   Duration        `toml:"timeout"`   // 0, or not set: 30s
 	OnFailure drain.OnFailure `toml:"onFailure"` // ignore or abort; empty: ignore
 }
@@ -39,8 +39,8 @@ func (h DrainHook) hook() drain.NodeHook {
 
 // DrainTier names a rank.
 type DrainTier struct {
-	Name string `toml:"name"`
-	Rank int    `toml:"rank"`
+	Name string `toml:"name"` // for rules and annotations
+	Rank int    `toml:"rank"` // low ones are stopped first
 }
 
 func drainDefaults() DrainConfig {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"quiesce/test/lab"
 	"quiesce/test/node"
@@ -44,22 +45,34 @@ func (p *patient) sh(script string) {
 // clean waits until nothing is wrong any more.
 func (p *patient) clean() {
 	p.Helper()
-	err := p.Until(p.ctx, "the node is healthy", func(context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
+	defer cancel()
+	err := p.Until(ctx, "the node is healthy", func(context.Context) (bool, error) {
 		code, _ := p.examine()
 		return code == 0, nil
 	})
 	if err != nil {
-		_, all := p.examine()
-		p.Fatalf("%v: %+v", err, all)
+		table, _ := p.Quiesce(p.ctx, "doctor")
+		p.Fatalf("%v:\n%s", err, table)
 	}
 }
 
 const conf = "/etc/quiesce/config.toml"
 
 func TestDoctor(t *testing.T) {
-	ctx, l := lab.New(t, lab.Options{Name: "doctor", Node: node.Config{SystemdCgroup: true}})
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Minute, errors.New("the doctor's ten minutes are over"))
+	defer cancel()
+	l, err := lab.Boot(ctx, lab.Options{Name: "doctor", Node: node.Config{SystemdCgroup: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Errorf("close node: %v", err)
+		}
+	})
 	p := &patient{t, ctx, l}
-	pod, err := l.StartPod(ctx, node.Pod{Name: "running", Containers: []node.Container{node.Shell("sleep 1000")}})
+	_, err = l.StartPod(ctx, node.Pod{Name: "running", Containers: []node.Container{node.Shell("sleep 1000")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +100,7 @@ func TestDoctor(t *testing.T) {
 		{"open inbox", "chmod 777 /var/lib/quiesce/inbox", "chmod 700 /var/lib/quiesce/inbox", "stage", 1},
 		{"inbox of another", "chown 1000 /var/lib/quiesce/inbox", "chown 0 /var/lib/quiesce/inbox", "stage", 1},
 		{"results closed", "chmod 700 /var/lib/quiesce/results", "chmod 755 /var/lib/quiesce/results", "stage", 3},
+		{"frozen", "echo '{}' >/var/lib/quiesce/store/freeze.json", "/opt/quiesce/bin/quiesce thaw", "apply", 1},
 		{"no stage", "mv /var/lib/quiesce /var/lib/away", "mv /var/lib/away /var/lib/quiesce", "stage", 1},
 		{"needrestart", "mkdir -p /etc/needrestart; echo \"\\$nrconf{restart} = 'a';\" >/etc/needrestart/needrestart.conf", "mkdir -p /etc/needrestart/conf.d; echo '$nrconf{override_rc}{qr(^(containerd|kubelet))} = 0;' >/etc/needrestart/conf.d/q.conf", "package manager", 3},
 		{"NRI off", "cp /etc/containerd/config.toml /tmp/k; printf \"\\n[plugins.'io.containerd.nri.v1.nri']\\n  disable = true\\n\" >>/etc/containerd/config.toml; systemctl restart containerd", "cp /tmp/k /etc/containerd/config.toml; systemctl restart containerd", "nri", 1},
@@ -113,9 +127,6 @@ func TestDoctor(t *testing.T) {
 	}
 	stuck(p)
 	dead(p)
-	if err := pod.Stop(ctx); err != nil {
-		t.Log(err) // containerd is dead
-	}
 }
 
 // stuck: an installer that does not end is named.

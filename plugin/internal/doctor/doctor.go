@@ -31,7 +31,7 @@ type Finding struct {
 // found makes a finding of a check.
 type found func(s Severity, remedy, format string, a ...any)
 
-// check is one question. fine is said when it finds nothing worse than a note.
+// check is one question. fine is said when it finds nothing.
 type check struct {
 	name, fine string
 	look       func(f Facts, found found)
@@ -62,12 +62,11 @@ func checks() []check {
 // Examine runs all checks.
 func Examine(f Facts) (all []Finding) {
 	for _, c := range checks() {
-		good := true
+		before := len(all)
 		c.look(f, func(s Severity, remedy, format string, a ...any) {
-			good = good && s == Note
 			all = append(all, Finding{c.name, s, strings.ReplaceAll(fmt.Sprintf(format, a...), "\n", "; "), remedy})
 		})
-		if good {
+		if len(all) == before {
 			all = append(all, Finding{Check: c.name, Severity: OK, What: c.fine})
 		}
 	}

@@ -34,7 +34,7 @@ func TestAHealthyNodeIsClean(t *testing.T) {
 		t.Errorf("worst: %s: %+v", w, all)
 	}
 	for _, c := range checks() {
-		if !slices.ContainsFunc(all, func(f Finding) bool { return f.Check == c.name && f.Severity == OK }) {
+		if !slices.ContainsFunc(all, func(f Finding) bool { return f.Check == c.name && (f.Severity == OK || f.Severity == Note) }) {
 			t.Errorf("%s is not said to be right", c.name)
 		}
 	}
@@ -101,7 +101,7 @@ func TestEachFaultIsFound(t *testing.T) {
 			if !slices.ContainsFunc(all, func(x Finding) bool { return x.Check == tt.check && x.Severity == tt.want }) {
 				t.Errorf("no %s of %s: %+v", tt.want, tt.check, all)
 			}
-			if slices.ContainsFunc(all, func(x Finding) bool { return x.Check == tt.check && x.Severity == OK }) != (tt.want == Note) {
+			if slices.ContainsFunc(all, func(x Finding) bool { return x.Check == tt.check && x.Severity == OK }) {
 				t.Errorf("%s is said to be right: %+v", tt.check, all)
 			}
 			for _, x := range all {

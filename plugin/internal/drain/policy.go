@@ -74,7 +74,7 @@ type Rule struct {
 	Handler     *string   `toml:"handler"`     // CRI runtime handler; "" is the default one
 	QoS         string    `toml:"qos"`         // guaranteed, burstable or besteffort
 	Static      *bool     `toml:"static"`      // a manifest of the node's
-	HostNetwork *bool     `toml:"hostNetwork"` //
+	HostNetwork *bool     `toml:"hostNetwork"` // it has the node's network
 	Role        string    `toml:"role"`        // storage or network, by what containers mount
 	Owner       string    `toml:"owner"`       // DaemonSet, ReplicaSet, StatefulSet, Job, by labels
 
@@ -85,8 +85,8 @@ type Rule struct {
 
 // Edge says that the pods of First are stopped before those of Then.
 type Edge struct {
-	First Selector `toml:"first"`
-	Then  Selector `toml:"then"`
+	First Selector `toml:"first"` // [NAMESPACE/]labels
+	Then  Selector `toml:"then"`  // the same
 }
 
 // Validate says what a policy lacks.

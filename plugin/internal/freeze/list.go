@@ -31,6 +31,17 @@ type member struct {
 	Init      Process `json:"init"`
 }
 
+// Listed tells whether dir has a list: containers are frozen, or somebody has not thawed them.
+func Listed(dir string) bool {
+	t, err := stage.OpenTree(dir)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = t.Close() }() // nothing is written through it
+	l, err := readList(t)
+	return l != nil || err != nil
+}
+
 // readList gives nil where there is no list.
 func readList(t *stage.Tree) (*list, error) {
 	b, err := t.Read(listName, stage.MaxFile)
