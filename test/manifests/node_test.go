@@ -123,7 +123,11 @@ func TestImageRecipe(t *testing.T) {
 	if _, err := l.Installer(ctx, "uninstall", "--handler", "spin-v2"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.WaitPhase(ctx, "spin-v2", "removed"); err != nil {
+	err = l.Until(ctx, "the handler is removed", func(ctx context.Context) (bool, error) {
+		rs, err := l.Results(ctx)
+		return rs["spin-v2"].Phase == "removed", err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	err = l.Until(ctx, "the labels are gone", func(context.Context) (bool, error) {
