@@ -34,7 +34,7 @@ func installVerb() *cli.Command {
 			&cli.StringSliceFlag{Name: "set", Usage: "`KEY=VALUE` of the runtime's own table, such as snapshotter=native or pod_annotations=a,b", Sources: env.Vars("QUIESCE_SET")},
 			&cli.StringSliceFlag{Name: "sha256", Usage: "`[NAME=]HEX` that a file must have", Sources: env.Vars("QUIESCE_SHA256")},
 			&cli.BoolFlag{Name: "adopt", Usage: "replace a handler of this name that is not quiesce's; uninstall gives it back", Sources: env.Vars("QUIESCE_ADOPT")},
-			inboxFlag(),
+			drainFlag(), inboxFlag(),
 		}, rcm.Flags()...),
 		Action: install,
 	}
@@ -42,6 +42,10 @@ func installVerb() *cli.Command {
 
 func handlerFlag() cli.Flag {
 	return &cli.StringFlag{Name: "handler", Aliases: []string{"runtime", "r"}, Usage: "the `NAME` of the handler, as in RuntimeClass.handler (default: NAME-vN of the shim)", Sources: rcm.Env("RUNTIME", "QUIESCE_HANDLER")}
+}
+
+func drainFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "drain", Usage: "first stop the handler's pods, in order and with their grace, and let no new one begin until then", Sources: env.Vars("QUIESCE_DRAIN")}
 }
 
 func inboxFlag() cli.Flag {
@@ -92,7 +96,7 @@ func report(w io.Writer, got enqueue.Outcome, handler, then string) error {
 
 // declare is the entry that the flags ask for, and its files.
 func declare(ctx context.Context, c *cli.Command) (stage.Manifest, *shim.Payload, error) {
-	m := stage.Manifest{Schema: stage.Schema, Op: stage.Install, Owner: owner()}
+	m := stage.Manifest{Schema: stage.Schema, Op: stage.Install, Owner: owner(), Drain: c.Bool("drain")}
 	h := stage.Handler{Adopt: c.Bool("adopt")}
 	payload, name, err := bring(ctx, c)
 	if err != nil {

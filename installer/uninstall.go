@@ -16,7 +16,7 @@ func uninstallVerb() *cli.Command {
 		Name: "uninstall", Usage: "stage the removal of handlers", ArgsUsage: "[HANDLER...]",
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "handler", Aliases: []string{"runtime", "r"}, Usage: "the `NAME` of a handler", Sources: rcm.Env("RUNTIME", "QUIESCE_HANDLER")},
-			inboxFlag(),
+			drainFlag(), inboxFlag(),
 		}, rcm.Flags()...),
 		Action: uninstall,
 	}
@@ -38,12 +38,16 @@ func uninstall(ctx context.Context, c *cli.Command) error {
 		return enqueue.Missing(dir, err)
 	}
 	defer box.Close()
+	then := "goes when no pod uses it and no installer pod is in flight"
+	if c.Bool("drain") {
+		then = "goes when no installer pod is in flight, after its pods were stopped in order"
+	}
 	for _, h := range handlers {
-		got, err := enqueue.Remove(ctx, box, h, owner())
+		got, err := enqueue.Remove(ctx, box, h, c.Bool("drain"), owner())
 		if err != nil {
 			return enqueue.Explain(dir, err)
 		}
-		if err := report(c.Root().Writer, got, h, "goes when no pod uses it and no installer pod is in flight"); err != nil {
+		if err := report(c.Root().Writer, got, h, then); err != nil {
 			return err
 		}
 	}

@@ -123,6 +123,7 @@ func (c *core) serve(ctx context.Context, g *errgroup.Group, state *node.State, 
 		Version: version, Unit: c.cfg.Unit, Store: c.store, State: state, CRI: c.client, NRI: status, Fences: c.fence, Drains: c.drains,
 		Rules: c.cfg.rules(), Policy: c.cfg.policy(), Start: start, Notes: func() []string { return c.degraded(ctx) },
 		Found: func() *profile.Found { return c.found(ctx) },
+		Empty: emptier(c.cfg), Resume: resumer(c.cfg),
 	}
 	if err := freeze.Recover(ctx, freezeDir(c.cfg)); err != nil { // of an apply that died, and at boot
 		log.G(ctx).WithError(err).Error("containers may still be frozen; `quiesce thaw` tries again")

@@ -72,6 +72,7 @@ type Manifest struct {
 	Handlers   []Handler `json:"handlers"`
 	Files      []File    `json:"files,omitempty"`
 	Supersedes []string  `json:"supersedes,omitempty"` // staged entries that this one makes void
+	Drain      bool      `json:"drain,omitempty"`      // stop the pods of its handlers first, and let no new one begin until then
 	Created    time.Time `json:"created"`
 }
 

@@ -148,7 +148,7 @@ func (k *Kubelet) sync(ctx context.Context, p Pod) error {
 	}
 	config := k.sandbox(p, attempt)
 	if id == "" {
-		r, err := cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+		r, err := cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: p.Handler})
 		if err != nil {
 			k.refuse(p, err)
 			return fmt.Errorf("run pod %s: %w", p.Name, err)

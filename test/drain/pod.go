@@ -10,6 +10,7 @@ import (
 // Pod is what the kubelet is to keep running.
 type Pod struct {
 	Namespace, Name, UID string
+	Handler              string
 	Labels, Annotations  map[string]string
 	Source               string // config.source; api if empty
 	Grace                int

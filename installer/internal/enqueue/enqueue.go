@@ -40,7 +40,7 @@ func Install(ctx context.Context, box *stage.Inbox, want stage.Manifest, open st
 	}
 	handler := want.Handlers[0].Name
 	if p, ok := lastNaming(pending, handler); ok {
-		if p.Same(&want) {
+		if p.Same(&want) && (p.Drain || !want.Drain) {
 			return Outcome{AlreadyStaged, p.ID}, nil
 		}
 	} else if l, ok := lastLive(box.Hint(), handler); ok && l.Same(&want) {
@@ -49,20 +49,20 @@ func Install(ctx context.Context, box *stage.Inbox, want stage.Manifest, open st
 	return put(ctx, box, want, pending, open, progress)
 }
 
-// Remove stages the removal of a handler.
-func Remove(ctx context.Context, box *stage.Inbox, handler string, owner stage.Owner) (Outcome, error) {
+// Remove stages the removal of a handler, after its pods were drained if drain says so.
+func Remove(ctx context.Context, box *stage.Inbox, handler string, drain bool, owner stage.Owner) (Outcome, error) {
 	pending, err := box.Pending()
 	if err != nil {
 		return Outcome{}, err
 	}
 	p, waiting := lastNaming(pending, handler)
-	if waiting && p.Op == stage.Remove {
+	if waiting && p.Op == stage.Remove && (p.Drain || !drain) {
 		return Outcome{AlreadyStaged, p.ID}, nil
 	}
 	if !waiting && absent(box.Hint(), handler) {
 		return Outcome{State: NotInstalled}, nil
 	}
-	want := stage.Manifest{Op: stage.Remove, Owner: owner, Handlers: []stage.Handler{{Name: handler}}}
+	want := stage.Manifest{Op: stage.Remove, Owner: owner, Drain: drain, Handlers: []stage.Handler{{Name: handler}}}
 	return put(ctx, box, want, pending, nil, nil)
 }
 

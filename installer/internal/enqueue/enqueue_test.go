@@ -64,12 +64,12 @@ func TestTheClockWentBack(t *testing.T) {
 	future.ID, future.Created = "future", time.Now().Add(time.Hour).UTC()
 	_, err := box.Stage(t.Context(), future, nil, nil)
 	check(t, err)
-	got, err := enqueue.Remove(t.Context(), box, "a", stage.Owner{})
+	got, err := enqueue.Remove(t.Context(), box, "a", false, stage.Owner{})
 	check(t, err)
 	if m := pending(t, box, got.ID); !m.Created.After(future.Created) || !slices.Equal(m.Supersedes, []string{"future"}) {
 		t.Errorf("created %s, supersedes %v", m.Created, m.Supersedes)
 	}
-	if again, err := enqueue.Remove(t.Context(), box, "a", stage.Owner{}); err != nil || again.State != enqueue.AlreadyStaged {
+	if again, err := enqueue.Remove(t.Context(), box, "a", false, stage.Owner{}); err != nil || again.State != enqueue.AlreadyStaged {
 		t.Errorf("the second time: %v, %v", again, err)
 	}
 }
@@ -81,7 +81,7 @@ func TestAnEntryOfTwoHandlersIsNotVoid(t *testing.T) {
 	two.ID, two.Created = "two", time.Now().UTC()
 	_, err := box.Stage(t.Context(), two, nil, nil)
 	check(t, err)
-	got, err := enqueue.Remove(t.Context(), box, "a", stage.Owner{})
+	got, err := enqueue.Remove(t.Context(), box, "a", false, stage.Owner{})
 	check(t, err)
 	if m := pending(t, box, got.ID); len(m.Supersedes) > 0 || !m.Created.After(two.Created) {
 		t.Errorf("supersedes %v, created %s after %s", m.Supersedes, m.Created, two.Created)

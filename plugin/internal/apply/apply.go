@@ -211,7 +211,7 @@ func (a *Apply) next(ctx context.Context, t Ticket) ([]stage.Entry, error) {
 			}
 			continue
 		}
-		if e.Op == stage.Remove {
+		if e.Op == stage.Remove || e.Drain {
 			if users == nil {
 				if users, err = a.users(ctx); err != nil {
 					return nil, err
@@ -253,22 +253,6 @@ func (a *Apply) dropOutdated(ctx context.Context, acting []stage.Entry) ([]stage
 		}
 	}
 	return left, nil
-}
-
-func (a *Apply) users(ctx context.Context) (map[string][]*node.Pod, error) {
-	pods, err := a.CRI.List(ctx)
-	if err != nil && a.owed != nil && a.used != nil {
-		return a.used, nil // no pod was made since the failed restart
-	}
-	if err != nil {
-		return nil, err
-	}
-	a.used = node.Snapshot{Pods: pods}.ByHandler()
-	return a.used, nil
-}
-
-func anyUsed(e stage.Entry, users map[string][]*node.Pod) bool {
-	return slices.ContainsFunc(e.Handlers, func(h stage.Handler) bool { return len(users[h.Name]) > 0 })
 }
 
 func (a *Apply) reject(ctx context.Context, e stage.Entry, reason string) error {

@@ -281,8 +281,8 @@ func (a *Apply) look(ctx context.Context, t Ticket, batch []stage.Entry) (wait s
 	users := snap.ByHandler()
 	a.used = users
 	for _, e := range batch {
-		if e.Op == stage.Remove && anyUsed(e, users) {
-			return "", fmt.Errorf("%w: pods use a handler that %s removes", ErrDeferred, e.ID)
+		if (e.Op == stage.Remove || e.Drain) && anyUsed(e, users) {
+			return "", fmt.Errorf("%w: pods use a handler of %s", ErrDeferred, e.ID)
 		}
 	}
 	for _, p := range pods {

@@ -36,14 +36,17 @@ type Daemon struct {
 	Drains  *Drains
 	Rules   node.Rules
 	Policy  gate.Policy
-	Start   func(ctx context.Context, t apply.Ticket) error // runs apply's unit to its end
-	Notes   func() []string                                 // what works less than it could, and why
-	Found   func() *profile.Found                           // how the runtime was found; nil: nobody looked
+	Start   func(ctx context.Context, t apply.Ticket) error    // runs apply's unit to its end
+	Empty   func(ctx context.Context, handlers []string) error // drains their pods; nil: it cannot
+	Resume  func(ctx context.Context) error                    // ends the gate's own drain
+	Notes   func() []string                                    // what works less than it could, and why
+	Found   func() *profile.Found                              // how the runtime was found; nil: nobody looked
 
 	mu       sync.Mutex
 	status   control.Status
 	decision gate.Decision
 	fault    fault
+	busy     bool // with the gate's own drain; only Run uses it
 }
 
 const (
@@ -59,6 +62,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	g := gate.New(d.Policy, time.Now())
 	applied := make(chan error, 1)
 	running := false
+	emptied := make(chan error, 1)
 	for {
 		in, err := d.look(ctx, running)
 		if err != nil {
@@ -72,12 +76,22 @@ func (d *Daemon) Run(ctx context.Context) error {
 			log.G(ctx).WithField("entries", t.Ready).Info("the gate opens")
 			go func() { applied <- d.Start(ctx, t) }()
 		}
+		if work := d.emptying(in, dec); work != nil {
+			d.busy = true
+			go func() { emptied <- work(ctx) }()
+		}
 		select {
 		case <-ctx.Done():
+			if d.busy {
+				<-emptied // it is cut off, and goes on with the next daemon
+			}
 			return d.last(ctx, running, applied)
 		case err := <-applied:
 			running = false
 			d.applied(ctx, err)
+		case err := <-emptied:
+			d.busy = false
+			d.drained(ctx, err)
 		case <-d.State.Wake():
 			d.pause(ctx, calm)
 		case <-time.After(until(dec)):
@@ -142,7 +156,7 @@ func (d *Daemon) look(ctx context.Context, running bool) (gate.Input, error) {
 		in.Synced = "NRI is not connected"
 	}
 	d.Drains.Refresh()
-	in.Draining = d.Drains.Active()
+	in.Draining, in.Emptying, in.Drained = d.Drains.Active(), d.busy, d.Drains.Done()
 	in.Fault = d.waiting(time.Now())
 	in.Now = time.Now()
 	in.Installers, in.Users = d.Rules.Installers(snap, in.Now), snap.ByHandler()

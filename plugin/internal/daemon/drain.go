@@ -24,7 +24,12 @@ type Drains struct {
 	read   time.Time // of the state that was read last
 	status control.Drain
 	gate   bool
+	own    []string        // handlers of the gate's own drain
+	done   map[string]bool // handlers whose pods were drained, and whose fence is up
 }
+
+// GateTrigger is the trigger of the gate's own drains.
+const GateTrigger = "drain for a staged change"
 
 // NewDrains reads the state: the fence is up before the plugin registers.
 func NewDrains(store *drain.Store, policy drain.Policy) *Drains {
@@ -43,7 +48,7 @@ func (d *Drains) Reload() error {
 		d.status.Error = err.Error() // the fence stays as it is
 		return err
 	}
-	d.read, d.status, d.gate = at, control.Drain{}, false
+	d.read, d.status, d.gate, d.own, d.done = at, control.Drain{}, false, nil, nil
 	f := drain.NewFence(st, d.boot, d.policy)
 	d.fence.Store(f)
 	if st == nil {
@@ -52,6 +57,13 @@ func (d *Drains) Reload() error {
 	d.status = control.Drain{Phase: st.Phase, What: st.Trigger + ": " + st.Selection.String(), Began: st.Began, Fence: f != nil, Took: st.Took(time.Now()), Outcomes: st.Outcomes()}
 	if st.Current < len(st.Steps) {
 		d.status.Tier = st.Steps[st.Current].Name
+	}
+	if st.Active(d.boot) && st.Phase == drain.Drained {
+		d.done = handlers(st.Selection)
+	}
+	if st.Active(d.boot) && st.Trigger == GateTrigger {
+		d.own = st.Selection.Handlers
+		return nil
 	}
 	d.gate = st.Active(d.boot) && (st.Phase != drain.Drained || st.Selection.All)
 	return nil
@@ -67,7 +79,32 @@ func (d *Drains) Refresh() {
 	}
 }
 
-// Active tells whether nothing may be applied: pods are being drained, or the whole node is.
+// Own lists the handlers of the gate's own drain; none if there is none.
+func (d *Drains) Own() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.own
+}
+
+// Done are the handlers whose pods were drained, by whomever, and whose fence is up.
+func (d *Drains) Done() map[string]bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.done
+}
+
+func handlers(s drain.Selection) map[string]bool {
+	done := map[string]bool{}
+	if s.Handler != nil {
+		done[*s.Handler] = true
+	}
+	for _, h := range s.Handlers {
+		done[h] = true
+	}
+	return done
+}
+
+// Active tells whether nothing may be applied: pods are being drained, but by the gate, or the whole node is.
 func (d *Drains) Active() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

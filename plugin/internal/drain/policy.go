@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"quiesce/plugin/internal/node"
@@ -170,6 +171,7 @@ func (r *Rule) matches(p *node.Pod) bool {
 type Selection struct {
 	All      bool      `json:"all,omitempty"`
 	Handler  *string   `json:"handler,omitempty"`
+	Handlers []string  `json:"handlers,omitempty"` // of staged changes
 	Selector *Selector `json:"selector,omitempty"`
 	Pod      string    `json:"pod,omitempty"` // namespace/name, name may be a glob
 }
@@ -181,6 +183,8 @@ func (s Selection) Matches(p *node.Pod) bool {
 		return true
 	case s.Handler != nil:
 		return p.Handler == *s.Handler
+	case len(s.Handlers) > 0:
+		return slices.Contains(s.Handlers, p.Handler)
 	case s.Selector != nil:
 		return s.Selector.Matches(p)
 	case s.Pod != "":
@@ -199,6 +203,8 @@ func (s Selection) String() string {
 		return "pods of the default handler"
 	case s.Handler != nil:
 		return "pods of handler " + *s.Handler
+	case len(s.Handlers) > 0:
+		return "pods of handler " + strings.Join(s.Handlers, ", ")
 	case s.Selector != nil:
 		return "pods " + s.Selector.String()
 	case s.Pod != "":

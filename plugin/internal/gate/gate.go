@@ -71,9 +71,11 @@ type Input struct {
 	Installers []node.Installer
 	Users      map[string][]*node.Pod // by handler
 	Hold       string                 // who holds, and why
-	Draining   bool
-	Running    bool   // apply runs
-	Fault      string // why the last apply failed, as long as the next one is not due
+	Draining   bool                   // a drain that is none of the gate's
+	Emptying   bool                   // the gate's own drain is at work
+	Drained    map[string]bool        // handlers whose pods the gate's own drain has stopped; its fence is up
+	Running    bool                   // apply runs
+	Fault      string                 // why the last apply failed, as long as the next one is not due
 }
 
 // Decision is what to do.
@@ -83,6 +85,7 @@ type Decision struct {
 	Blockers []Blocker
 	Open     bool          // start apply now
 	Ready    []string      // with Open: the entries it may apply
+	Drain    []string      // drain the pods of these handlers now
 	Forced   bool          // maxDefer has passed: installers in flight no longer count
 	Tired    bool          // undecided pods were waited for long enough
 	Check    time.Duration // when to decide again at the latest; 0: on the next event
@@ -115,7 +118,8 @@ func (g *Gate) Decide(in Input) Decision {
 	all, single := g.blockers(in)
 	d := Decision{Blockers: g.date(append(slices.Clone(all), single...), in.Now)}
 	d.Ready, d.Forced, d.Tired = ready(in.Pending, single), g.forced(in.Now), g.tired(in.Now)
-	work := len(d.Ready) > 0 || in.Unfinished || in.Died
+	empty := toDrain(in)
+	work := len(d.Ready) > 0 || len(empty) > 0 || in.Unfinished || in.Died
 	switch {
 	case in.Running:
 		g.quiet = time.Time{}
@@ -136,7 +140,7 @@ func (g *Gate) Decide(in Input) Decision {
 		}
 	default:
 		d.Phase = Collecting
-		g.collect(in, len(all) == 0, &d)
+		g.collect(in, len(all) == 0, empty, &d)
 	}
 	if d.Phase != g.phase {
 		g.phase, g.changed = d.Phase, in.Now
@@ -146,7 +150,7 @@ func (g *Gate) Decide(in Input) Decision {
 }
 
 // collect opens the gate once nothing has objected for the quiet period. Installers that come or go begin it anew.
-func (g *Gate) collect(in Input, clear bool, d *Decision) {
+func (g *Gate) collect(in Input, clear bool, empty []string, d *Decision) {
 	if !clear {
 		g.quiet = time.Time{}
 		d.Check = time.Second
@@ -156,7 +160,14 @@ func (g *Gate) collect(in Input, clear bool, d *Decision) {
 		g.quiet = in.Now
 	}
 	left := g.policy.Quiet - in.Now.Sub(g.quiet)
-	if left <= 0 {
+	switch {
+	case left <= 0 && in.Emptying:
+		d.Check = time.Second
+		return
+	case left <= 0 && len(empty) > 0: // the quiet period goes on: what waits for the drain has waited
+		d.Drain = empty
+		return
+	case left <= 0:
 		d.Open, g.quiet = true, time.Time{}
 		return
 	}
@@ -183,27 +194,9 @@ func (g *Gate) blockers(in Input) (all, single []Blocker) {
 	}
 	last := stage.Last(in.Pending)
 	for _, e := range in.Pending {
-		if who := users(e, last, in.Users); len(who) > 0 {
-			single = append(single, Blocker{Reason: PodsUseHandler, Who: who, Entry: e.ID})
-		}
+		single = append(single, inUse(e, last, in)...)
 	}
 	return all, single
-}
-
-// users lists the pods that a removal would orphan. Handlers that a later entry names are not its business any more.
-func users(e stage.Entry, last map[string]stage.Entry, by map[string][]*node.Pod) (who []string) {
-	if e.Op != stage.Remove {
-		return nil
-	}
-	for _, h := range e.Handlers {
-		if last[h.Name].ID != e.ID {
-			continue
-		}
-		for _, p := range by[h.Name] {
-			who = append(who, fmt.Sprintf("%s (%s)", p, h.Name))
-		}
-	}
-	return who
 }
 
 // installers objects as long as one is in flight. Pods that only might be one object for a bounded time together, so
