@@ -9,8 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -205,31 +203,6 @@ func explain(err error) string {
 		return fmt.Sprintf("line %d: %s: %v", row, strings.Join(de.Key(), "."), err)
 	}
 	return err.Error()
-}
-
-// exactKeys refuses keys in another case, which the decoder takes for the same.
-func exactKeys(b []byte) error {
-	var keys map[string]any
-	if err := toml.Unmarshal(b, &keys); err != nil {
-		return err
-	}
-	known := topSettings()
-	for k := range keys {
-		if !slices.Contains(known, k) {
-			return fmt.Errorf("%s is not a setting: mind upper and lower case", k)
-		}
-	}
-	return nil
-}
-
-// topSettings are the names of the file's top level.
-func topSettings() (names []string) {
-	for f := range reflect.TypeFor[Config]().Fields() {
-		if f.IsExported() {
-			names = append(names, f.Tag.Get("toml"))
-		}
-	}
-	return names
 }
 
 func (c *Config) validate() error {

@@ -67,6 +67,9 @@ func TestDrain_Handler(t *testing.T) {
 		t.Errorf("other got %v", s)
 	}
 	noFence(ctx, t, l)
+	if left := sh(ctx, t, l, "pgrep -af '[c]ontainerd-shim-spin' || true"); left != "" {
+		t.Errorf("shims of the removed handler are left:\n%s", left)
+	}
 
 	install("install-again")
 	backAgain := func(n int) {
