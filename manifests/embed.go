@@ -1,4 +1,5 @@
-// Package manifests holds what quiesce puts on a node besides its programs: systemd's units and the default settings.
+// Package manifests holds what quiesce puts on a node besides its programs: systemd's units, a drop-in for logind and the
+// default settings.
 //
 // The files are valid as they are, for a node whose containerd is containerd.service; for another unit they are rendered.
 package manifests
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +21,15 @@ var units embed.FS
 
 //go:embed config.toml
 var config string
+
+// LogindName is the name of Logind's file in /etc/systemd/logind.conf.d.
+const LogindName = "zz-quiesce.conf"
+
+//go:embed logind/zz-quiesce.conf
+var logind []byte
+
+// Logind is the drop-in that lets a drain delay a shutdown for long enough.
+func Logind() []byte { return slices.Clone(logind) }
 
 // Unit is one file for /etc/systemd/system.
 type Unit struct {

@@ -17,7 +17,7 @@ func exactKeys(b []byte) error {
 		var err error
 		switch e := p.Expression(); e.Kind { //nolint:exhaustive // comments, and what is no expression by itself
 		case unstable.Table, unstable.ArrayTable:
-			table, err = follow(&p, reflect.TypeFor[Config](), e.Key())
+			table, err = settingAt(&p, reflect.TypeFor[Config](), e.Key())
 		case unstable.KeyValue:
 			err = exactValue(&p, table, e)
 		}
@@ -30,7 +30,7 @@ func exactKeys(b []byte) error {
 
 // exactValue checks the key of an assignment, and those of the tables in its value.
 func exactValue(p *unstable.Parser, table reflect.Type, kv *unstable.Node) error {
-	at, err := follow(p, table, kv.Key())
+	at, err := settingAt(p, table, kv.Key())
 	if err != nil {
 		return err
 	}
@@ -53,8 +53,8 @@ func exactTables(p *unstable.Parser, at reflect.Type, v *unstable.Node) error {
 	return nil
 }
 
-// follow goes down a dotted key. What is no struct has no settings of its own.
-func follow(p *unstable.Parser, t reflect.Type, keys unstable.Iterator) (reflect.Type, error) {
+// settingAt goes down a dotted key. What is no struct has no settings of its own.
+func settingAt(p *unstable.Parser, t reflect.Type, keys unstable.Iterator) (reflect.Type, error) {
 	for keys.Next() {
 		name := string(keys.Node().Data)
 		for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {

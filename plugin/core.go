@@ -145,6 +145,7 @@ func (c *core) degraded(ctx context.Context) []string {
 	if !systemd.BusAnswers(ctx) {
 		notes = append(notes, "the D-Bus daemon does not answer: logind cannot be asked to hold back a shutdown while containers are frozen")
 	}
+	notes = append(notes, delayNotes(ctx, c.cfg)...)
 	if c.store.Locked() { // files may be half written
 		return notes
 	}

@@ -18,6 +18,7 @@ import (
 	"quiesce/plugin/internal/cri"
 	"quiesce/plugin/internal/drain"
 	"quiesce/plugin/internal/hook"
+	"quiesce/plugin/internal/mounts"
 	"quiesce/plugin/internal/node"
 	"quiesce/plugin/internal/process"
 	"quiesce/plugin/internal/systemd"
@@ -200,7 +201,7 @@ func (d *drainer) run(ctx context.Context, r request, watch func(context.Context
 	d.stopKubelet(ctx, r, st)
 	e := &drain.Engine{
 		Stopper: d.rt, Observer: d.rt, Reacher: d.rt, Hooks: d.rt.Runtime.(drain.Hooks), Journal: d.store, Policy: d.policy, Fence: d.daemon.Drain,
-		NodeHooks: hook.Runner{},
+		NodeHooks: hook.Runner{}, Mounts: &mounts.Host{},
 	}
 	defer watch(ctx, e)()
 	return st, e.Run(ctx, st)

@@ -15,6 +15,7 @@ type DrainConfig struct {
 	Kubelet       string       `toml:"kubelet"`       // a unit that is stopped before pods are, when the runtime is stopped; empty: none
 	DuringUpgrade bool         `toml:"duringUpgrade"` // drain also when the runtime is stopped while a package manager or snapd changes packages
 	Logind        bool         `toml:"logind"`        // begin when logind announces a shutdown, before systemd stops anything
+	MountWait     Duration     `toml:"mountWait"`     // how long CSI and network volumes of a tier may take to be unmounted; 0: they are not waited for
 	Tiers         []DrainTier  `toml:"tier"`          // more names
 	Rules         []drain.Rule `toml:"rule"`          // the first that matches a pod places it
 	Edges         []drain.Edge `toml:"edge"`          // pods that are stopped before others
@@ -50,6 +51,7 @@ func drainDefaults() DrainConfig {
 
 func (c *DrainConfig) policy() drain.Policy {
 	p := drain.Policy{Tiers: drain.DefaultTiers(), Rules: c.Rules, Grace: time.Duration(c.Grace), Deadline: time.Duration(c.Deadline)}
+	p.MountWait = time.Duration(c.MountWait)
 	p.Edges = append(drain.DefaultEdges(), c.Edges...)
 	for _, t := range c.Tiers {
 		p.Tiers = append(p.Tiers, drain.Tier{Name: t.Name, Rank: t.Rank})

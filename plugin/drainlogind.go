@@ -39,6 +39,7 @@ func logindOnce(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer l.Close()
+	raiseDelay(ctx, cfg, l)
 	shutdowns, err := l.Shutdowns(ctx)
 	if err != nil {
 		return err

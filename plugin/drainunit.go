@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/log"
 
+	"quiesce/plugin/internal/daemon"
 	"quiesce/plugin/internal/drain"
 	"quiesce/plugin/internal/hook"
 	"quiesce/plugin/internal/systemd"
@@ -25,6 +26,9 @@ func drainUnitStart(ctx context.Context, cfg Config) error {
 	defer done()
 	go extend(extending, time.Now().Add(afterStart(cfg)))
 	err := withDrainer(cfg, func(d *drainer) error {
+		if st, err := d.store.Load(); err == nil && st.Active(drain.Boot()) && st.Trigger == daemon.GateTrigger {
+			return nil // apply restarts the runtime for just that drain; the gate ends it
+		}
 		_, err := d.end(ctx)
 		return err
 	})

@@ -49,6 +49,9 @@ func (n *Node) Install(ctx context.Context, o Options) error {
 	if err := n.settings(o.Unit); err != nil {
 		return err
 	}
+	if err := n.logind(); err != nil {
+		return err
+	}
 	newDaemon, reload, err := n.writeUnits(units)
 	if err != nil {
 		return err
@@ -123,6 +126,17 @@ func (n *Node) settings(unit string) error {
 		return err
 	}
 	_, err := n.put(confFile, 0o644, fromBytes(manifests.Config(unit)))
+	return err
+}
+
+// logindFile is read by logind when the daemon starts and has it do so.
+const logindFile = "etc/systemd/logind.conf.d/" + manifests.LogindName
+
+func (n *Node) logind() error {
+	if err := n.tree.Mkdir(path.Dir(logindFile), 0o755); err != nil {
+		return err
+	}
+	_, err := n.put(logindFile, 0o644, fromBytes(manifests.Logind()))
 	return err
 }
 

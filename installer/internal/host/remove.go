@@ -160,7 +160,7 @@ func (n *Node) dropAll(ctx context.Context, units []manifests.Unit, stale bool) 
 			}
 		}
 	}
-	if err := n.dropSettings(); err != nil {
+	if err := errors.Join(n.dropSettings(), n.drop(logindFile), n.dropEmpty(path.Dir(logindFile))); err != nil {
 		return err
 	}
 	for _, dir := range []string{stage.LabelsFile, "run/quiesce", "opt/quiesce", stageDir} {

@@ -72,6 +72,7 @@ type Engine struct {
 	Reacher  Reacher                         // may be nil
 
 	NodeHooks NodeHooks // of the operator; may be nil if the Policy has none
+	Mounts    Mounts    // may be nil: they are not waited for
 
 	mu     sync.Mutex // for all of state
 	state  *State
@@ -237,6 +238,7 @@ func (e *Engine) step(ctx context.Context, i int) {
 	})
 	e.tell(ctx)
 	log.G(ctx).WithField("tier", st.Steps[i].Name).Info("draining tier")
+	uids, devices := e.mounted(ctx, i)
 	for range rounds {
 		e.mu.Lock()
 		pods := st.step(i)
@@ -246,6 +248,7 @@ func (e *Engine) step(ctx context.Context, i int) {
 			break
 		}
 	}
+	e.settle(ctx, i, uids, devices)
 	if ctx.Err() == nil {
 		e.persist(ctx, func() { st.Steps[i].Ended = time.Now().UTC() })
 	}

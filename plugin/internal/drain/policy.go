@@ -60,6 +60,8 @@ type Policy struct {
 
 	KeepSandboxes bool // leave the pods' sandboxes as they are
 
+	MountWait time.Duration // how long a tier's CSI and network volumes are waited for; 0: they are not
+
 	Hooks []NodeHook // in the order in which they run
 }
 

@@ -69,6 +69,9 @@ type StepRecord struct {
 	Wave  int       `json:"wave"`
 	Began time.Time `json:"began,omitzero"`
 	Ended time.Time `json:"ended,omitzero"`
+
+	MountsWaited time.Duration `json:"mounts_waited,omitempty"` // for volumes of its pods to be unmounted
+	MountsLeft   []string      `json:"mounts_left,omitempty"`   // that were passed by
 }
 
 // PodRecord is a pod of a drain.

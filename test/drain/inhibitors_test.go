@@ -1,0 +1,54 @@
+package drain
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"quiesce/test/lab"
+)
+
+// TestDrain_Inhibitors: logind has read the drop-in, a signal that is not logind's drains nothing, and a kubelet that delays
+// the shutdown itself is left to it; what that leaves is drained when the services stop.
+func TestDrain_Inhibitors(t *testing.T) {
+	ctx, l, k := setup(t, 4*time.Minute, lab.Options{Name: "drain-logind", Config: "[drain]\ndeadline = '11m'"})
+	check(t, k.Start(ctx, Victim("default", "web", 10)))
+	started(ctx, t, l, "web")
+	delay := func(want string) {
+		t.Helper()
+		check(t, l.Until(ctx, "logind's delay is "+want, func(ctx context.Context) (bool, error) {
+			out, err := l.Exec(ctx, "busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager", "InhibitDelayMaxUSec")
+			return strings.TrimSpace(out) == "t "+want, err
+		}))
+	}
+	delay("600000000")
+	status, err := l.Quiesce(ctx, "status")
+	check(t, err)
+	if !strings.Contains(status, "logind delays a shutdown for 10m0s at most and a drain may take 11m0s") {
+		t.Errorf("the status does not tell that 10m is short of 11m:\n%s", status)
+	}
+	check(t, l.Until(ctx, "quiesce delays shutdowns", func(ctx context.Context) (bool, error) {
+		out, err := l.Exec(ctx, "systemd-inhibit", "--list", "--no-legend")
+		return strings.Contains(out, "quiesce"), err
+	}))
+	sh(ctx, t, l, "busctl emit /org/freedesktop/login1 org.freedesktop.login1.Manager PrepareForShutdown b true")
+	sh(ctx, t, l, `systemd-run --unit fake-kubelet systemd-inhibit --what=shutdown --who=kubelet --mode=delay --why=test sleep 5`)
+	check(t, l.Until(ctx, "the kubelet's inhibitor is in the status", func(ctx context.Context) (bool, error) {
+		out, err := l.Quiesce(ctx, "status")
+		return strings.Contains(out, "the kubelet delays shutdowns"), err
+	}))
+	if got := signals(t, l, "web"); len(got) != 0 {
+		t.Errorf("a signal that is not logind's: web got %v", got)
+	}
+	began := time.Now()
+	sh(ctx, t, l, "busctl call org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager PowerOff b false")
+	check(t, l.WaitOff(ctx))
+	check(t, l.Start(ctx))
+	if got := signals(t, l, "web"); len(got) != 1 || got[0].At.Sub(began) < time.Second {
+		t.Errorf("web got %v, and the shutdown began at %v", got, began)
+	}
+	if r := report(ctx, t, l); r.Trigger != "shutdown" || r.outcomes()["web/main"] != "exited" {
+		t.Errorf("the report says %+v", r)
+	}
+}
