@@ -7,7 +7,7 @@ import (
 
 // tidy removes what a crash left half written beside files of ours. Only one host command may run at a time.
 func (n *Node) tidy() error {
-	dirs := []string{binDir, linkDir, path.Dir(confFile), unitDir}
+	dirs := []string{binDir, linkDir, path.Dir(confFile), path.Dir(logindFile), unitDir}
 	names, err := n.list(unitDir)
 	if err != nil {
 		return err
