@@ -15,14 +15,14 @@ func TestDrain_Inhibitors(t *testing.T) {
 	ctx, l, k := setup(t, 4*time.Minute, lab.Options{Name: "drain-logind", Config: "[drain]\ndeadline = '11m'"})
 	check(t, k.Start(ctx, Victim("default", "web", 10)))
 	started(ctx, t, l, "web")
-	delay := func(want string) {
+	inEffect := func(want string) {
 		t.Helper()
 		check(t, l.Until(ctx, "logind's delay is "+want, func(ctx context.Context) (bool, error) {
 			out, err := l.Exec(ctx, "busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager", "InhibitDelayMaxUSec")
 			return strings.TrimSpace(out) == "t "+want, err
 		}))
 	}
-	delay("600000000")
+	inEffect("600000000")
 	status, err := l.Quiesce(ctx, "status")
 	check(t, err)
 	if !strings.Contains(status, "logind delays a shutdown for 10m0s at most and a drain may take 11m0s") {
@@ -33,7 +33,7 @@ func TestDrain_Inhibitors(t *testing.T) {
 		return strings.Contains(out, "quiesce"), err
 	}))
 	sh(ctx, t, l, "busctl emit /org/freedesktop/login1 org.freedesktop.login1.Manager PrepareForShutdown b true")
-	sh(ctx, t, l, `systemd-run --unit fake-kubelet systemd-inhibit --what=shutdown --who=kubelet --mode=delay --why=test sleep 5`)
+	sh(ctx, t, l, `systemd-run --unit fake-kubelet systemd-inhibit --what=shutdown --who=kubelet --mode=delay --why=test sleep 20`)
 	check(t, l.Until(ctx, "the kubelet's inhibitor is in the status", func(ctx context.Context) (bool, error) {
 		out, err := l.Quiesce(ctx, "status")
 		return strings.Contains(out, "the kubelet delays shutdowns"), err
