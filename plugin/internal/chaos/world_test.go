@@ -94,7 +94,7 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // onDisk is what a runtime would load that starts now.
 func (w *world) onDisk() ([]string, error) {
-	c, err := config.Read(w.path("etc/config.toml"))
+	c, err := config.Read(config.Place{Root: w.path("etc/config.toml")})
 	if err != nil {
 		return nil, err
 	}
