@@ -12,7 +12,7 @@ func k3s(base, unit string) layout {
 	return layout{
 		profile: "k3s", own: []string{"/var/lib/rancher/k3s", "/usr/share/k3s"}, restarts: "systemctl restart " + unit,
 		node: node.Config{
-			Unit: unit, Socket: "/run/k3s/containerd/containerd.sock",
+			Unit: unit, Socket: "/run/k3s/containerd/containerd.sock", NoConfig: true,
 			Programs: map[string]string{"./test/distro/supervisor": "/usr/local/bin/k3s"},
 			Files: map[string]node.File{
 				"/etc/systemd/system/" + unit: {Content: fmt.Sprintf(service, "/run/k3s/containerd", "/usr/local/bin/k3s server")},

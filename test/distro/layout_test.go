@@ -16,6 +16,7 @@ type layout struct {
 	profile  string
 	node     node.Config
 	own      []string // files of the distribution that an uninstall must leave as they were
+	gone     []string // files that must not be there when quiesce is off again
 	restarts string   // a command by which the distribution makes its config anew
 }
 
@@ -67,6 +68,11 @@ func (y layout) removed(ctx context.Context, t *testing.T, l *lab.Lab) {
 	check(t, err)
 	if out = strings.TrimSpace(out); out != "" && out != "/etc/quiesce" { // the lab's own settings
 		t.Errorf("left on disk:\n%s", out)
+	}
+	for _, f := range y.gone {
+		if out, err := l.Exec(ctx, "find", f); err == nil {
+			t.Errorf("left on disk:\n%s", out)
+		}
 	}
 }
 

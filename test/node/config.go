@@ -27,6 +27,8 @@ type Config struct {
 	// ContainerdTop and ContainerdTables are added to /etc/containerd/config.toml: keys of the top level, such as
 	// imports, and tables. ContainerdConfig replaces the whole file.
 	ContainerdTop, ContainerdTables, ContainerdConfig string
+	// NoConfig leaves /etc/containerd/config.toml out: the unit reads another one.
+	NoConfig bool
 	// Unit is the unit that runs containerd, if it is not containerd.service, and Socket what it listens on, if that is not
 	// /run/containerd/containerd.sock. Files has the unit.
 	Unit, Socket string

@@ -144,6 +144,9 @@ func (n *Node) configure(ctx context.Context) error {
 		"/etc/containerd/config.toml": {Content: config},
 		"/etc/crictl.yaml":            {Content: "runtime-endpoint: unix://" + n.cfg.socket() + "\nimage-endpoint: unix://" + n.cfg.socket() + "\ntimeout: 10\n"},
 	}
+	if n.cfg.NoConfig {
+		delete(files, "/etc/containerd/config.toml")
+	}
 	if err := n.writeFiles(files); err != nil {
 		return err
 	}

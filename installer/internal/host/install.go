@@ -36,6 +36,7 @@ func (n *Node) Install(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	units = append(units, environment(n.profile, o.Unit)...)
 	if err := n.tidy(); err != nil {
 		return err
 	}
@@ -49,7 +50,7 @@ func (n *Node) Install(ctx context.Context, o Options) error {
 	if err := n.settings(o.Unit); err != nil {
 		return err
 	}
-	if err := n.logind(); err != nil {
+	if err := errors.Join(n.logind(), n.ownConfig()); err != nil {
 		return err
 	}
 	newDaemon, reload, err := n.writeUnits(units)

@@ -30,6 +30,12 @@ func (n *Node) Remove(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, unlock()) }()
 	units, err := manifests.Units(manifests.DefaultUnit) // for their names, which are always the same
 	if err == nil {
+		n.profile, err = profile.Detect(n.look.FS())
+	}
+	for _, u := range n.profile.Units {
+		units = append(units, environment(n.profile, u)...)
+	}
+	if err == nil {
 		err = n.tidy()
 	}
 	stale := false
@@ -160,7 +166,7 @@ func (n *Node) dropAll(ctx context.Context, units []manifests.Unit, stale bool) 
 			}
 		}
 	}
-	if err := errors.Join(n.dropSettings(), n.drop(logindFile), n.dropEmpty(path.Dir(logindFile))); err != nil {
+	if err := errors.Join(n.dropSettings(), n.dropOwnConfig(), n.drop(logindFile), n.dropEmpty(path.Dir(logindFile))); err != nil {
 		return err
 	}
 	for _, dir := range []string{stage.LabelsFile, "run/quiesce", "opt/quiesce", stageDir} {

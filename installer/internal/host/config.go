@@ -1,0 +1,62 @@
+package host
+
+import (
+	"bytes"
+	"path"
+	"strings"
+
+	"quiesce/manifests"
+	"quiesce/manifests/profile"
+)
+
+// environment is the drop-in that makes the runtime's unit read another config than the one on a read-only disk. It counts
+// from the unit's next start on, which is not ours to bring about.
+func environment(p profile.Profile, unit string) []manifests.Unit {
+	if p.Environment == "" {
+		return nil
+	}
+	text := "# managed by quiesce: the unit's own config cannot be written\n[Service]\nEnvironment=" + p.Environment + "\n"
+	return []manifests.Unit{{Name: unit + ".d/50-quiesce.conf", Text: []byte(text)}}
+}
+
+// ownConfig makes the config that the unit is told to read: a copy, where there is none.
+func (n *Node) ownConfig() error {
+	from, to := strings.TrimPrefix(n.profile.CopyFrom, "/"), strings.TrimPrefix(n.profile.Config, "/")
+	if from == "" || n.exists(to) {
+		return nil
+	}
+	text, err := n.look.ReadFile(from)
+	if err != nil {
+		n.say("note: there is no /" + from + " to begin with")
+		return nil //nolint:nilerr // without any config containerd has its defaults, and apply makes the file
+	}
+	if err := n.tree.Mkdir(path.Dir(to), 0o755); err != nil {
+		return err
+	}
+	_, err = n.put(to, 0o644, fromBytes(text))
+	return err
+}
+
+// dropOwnConfig removes the copy, unless somebody has written to it.
+func (n *Node) dropOwnConfig() error {
+	from, to := strings.TrimPrefix(n.profile.CopyFrom, "/"), strings.TrimPrefix(n.profile.Config, "/")
+	if from == "" {
+		return nil
+	}
+	was, err := n.look.ReadFile(from)
+	if err != nil {
+		return nil //nolint:nilerr // then none was made
+	}
+	now, err := n.look.ReadFile(to)
+	switch {
+	case err != nil:
+		return nil //nolint:nilerr // there is none
+	case !bytes.Equal(was, now):
+		n.say("note: /" + to + " was changed and is kept; containerd no longer reads it")
+		return nil
+	}
+	if err := n.drop(to); err != nil {
+		return err
+	}
+	return n.dropEmpty(path.Dir(to))
+}
