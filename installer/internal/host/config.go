@@ -37,11 +37,11 @@ func (n *Node) ownConfig() error {
 	return err
 }
 
-// dropOwnConfig removes the copy, unless somebody has written to it.
+// dropOwnConfig removes the copy, unless somebody has written to it, and the directory that drop-ins were in.
 func (n *Node) dropOwnConfig() error {
 	from, to := strings.TrimPrefix(n.profile.CopyFrom, "/"), strings.TrimPrefix(n.profile.Config, "/")
-	if from == "" {
-		return nil
+	if err := n.dropEmpty(path.Join(path.Dir(to), "conf.d")); err != nil || from == "" {
+		return err
 	}
 	was, err := n.look.ReadFile(from)
 	if err != nil {
