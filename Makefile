@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 CACHE   := $(or $(QUIESCE_CACHE),$(HOME)/.cache/quiesce)
 
-.PHONY: help build demo demo-loss matrix demo-drain bench chaos test unit lint fuzz clean
+.PHONY: help build demo demo-loss matrix demo-drain demo-kubernetes bench chaos test unit lint fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ demo-loss: ## 50 exit codes over 20 restarts, and the same without quiesce: out/
 
 demo-drain: ## PostgreSQL and 100 pods while a node's services stop, with quiesce and as people stop nodes today: out/drain.json, out/drain.svg (needs root)
 	go run ./test/drain/demo
+
+demo-kubernetes: ## the reported Job on real Kubernetes nodes, with and without quiesce: out/kubernetes.json, out/evidence/ (needs root)
+	go run ./test/kubernetes/demo
 
 bench: ## quiesce against its peers and the floor: a table, and out/bench.json; BENCH_LINES=1,3 measures a part (needs root, and a quiet machine)
 	go run ./test/bench

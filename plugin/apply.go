@@ -18,7 +18,6 @@ import (
 	"quiesce/manifests/profile"
 	"quiesce/plugin/internal/apply"
 	"quiesce/plugin/internal/control"
-	"quiesce/plugin/internal/cri"
 	"quiesce/plugin/internal/failpoint"
 	"quiesce/plugin/stage"
 )
@@ -129,7 +128,7 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 	}
 	defer store.Close()
 	store.Steps(failpoint.At)
-	client, err := cri.New(cfg.CRISocket)
+	client, err := newRuntime(cfg)
 	if err != nil {
 		return err
 	}

@@ -23,11 +23,21 @@ import (
 	"quiesce/plugin/internal/daemon"
 	"quiesce/plugin/internal/drain"
 	"quiesce/plugin/internal/freeze"
+	"quiesce/plugin/internal/kubelet"
 	"quiesce/plugin/internal/node"
 	"quiesce/plugin/internal/nri"
 	"quiesce/plugin/internal/systemd"
 	"quiesce/plugin/stage"
 )
+
+// newRuntime is a client of the runtime that knows what the kubelet tells of pods.
+func newRuntime(cfg Config) (*cri.Client, error) {
+	client, err := cri.New(cfg.CRISocket)
+	if err == nil && cfg.PodsSocket != "" {
+		client.Specs = kubelet.New(cfg.PodsSocket, filepath.Join(cfg.RunDir, "pods.json")).Specs
+	}
+	return client, err
+}
 
 // core is the daemon but for its NRI connection.
 type core struct {
@@ -58,7 +68,7 @@ func openCore(ctx context.Context, cfg Config, kind lockKind) (_ *core, err erro
 	if c.store, err = stage.Open(cfg.StageDir); err != nil {
 		return nil, err
 	}
-	if c.client, err = cri.New(cfg.CRISocket); err != nil {
+	if c.client, err = newRuntime(cfg); err != nil {
 		return nil, err
 	}
 	if c.listener, err = control.Listen(cfg.controlSocket()); err != nil {

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"quiesce/plugin/internal/control"
-	"quiesce/plugin/internal/cri"
 	"quiesce/plugin/internal/drain"
 	"quiesce/plugin/internal/hook"
 	"quiesce/plugin/internal/mounts"
@@ -41,7 +40,7 @@ func withDrainer(cfg Config, do func(*drainer) error) error {
 		return err
 	}
 	defer store.Close()
-	client, err := cri.New(cfg.CRISocket)
+	client, err := newRuntime(cfg)
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,9 @@ func (l *Lab) Start(ctx context.Context) error {
 	return l.Node.Start(ctx)
 }
 
+// Booted is when the node was switched on.
+func (l *Lab) Booted() time.Time { return l.booted }
+
 // Boot makes the node and installs quiesce on it.
 func Boot(ctx context.Context, o Options) (*Lab, error) {
 	cfg, err := o.node(ctx)

@@ -34,6 +34,8 @@ type Config struct {
 	Unit, Socket string
 	// Programs are built from the module under test: main package, such as ./plugin → path in the node.
 	Programs map[string]string
+	// Tools are programs of this machine, linked into the node: path in the node → file.
+	Tools map[string]string
 	// Build are arguments of go build for Programs.
 	Build []string
 	// Disks are directories that get file systems of their own, which PowerCut ends without writing what was not synced.

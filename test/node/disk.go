@@ -68,6 +68,11 @@ func (n *Node) fillLayer(ctx context.Context, layer string) error {
 			}
 		}
 	}
+	for dest, file := range n.cfg.Tools {
+		if err := placeFile(file, filepath.Join(layer, dest)); err != nil {
+			return err
+		}
+	}
 	for pkg, dest := range n.cfg.Programs {
 		file, err := n.kit.program(ctx, pkg, n.cfg.Build...)
 		if err != nil {

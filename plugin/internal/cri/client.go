@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"quiesce/plugin/internal/node"
 )
 
 // Client is a connection to the runtime's socket.
@@ -19,6 +21,9 @@ type Client struct {
 	conn  *grpc.ClientConn
 	rt    runtimeapi.RuntimeServiceClient
 	known *containerCache
+
+	// Specs is what else is known of pods, by UID; nil: nothing. Set it before the first use.
+	Specs func(ctx context.Context) map[string]*node.Spec
 }
 
 // New prepares a client; it does not connect yet.

@@ -57,6 +57,12 @@ func (c *Client) List(ctx context.Context) ([]*node.Pod, error) {
 		}
 		p.Containers = append(p.Containers, nc)
 	}
+	if c.Specs != nil {
+		specs := c.Specs(ctx)
+		for _, p := range pods {
+			p.Spec = specs[p.UID]
+		}
+	}
 	return pods, nil
 }
 

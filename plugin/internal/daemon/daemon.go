@@ -160,6 +160,11 @@ func (d *Daemon) look(ctx context.Context, running bool) (gate.Input, error) {
 	in.Fault = d.waiting(time.Now())
 	in.Now = time.Now()
 	in.Installers, in.Users = d.Rules.Installers(snap, in.Now), snap.ByHandler()
+	for _, p := range snap.Pods {
+		if p.Stopping() {
+			in.Stopping = append(in.Stopping, p)
+		}
+	}
 	if h := d.Store.Hold(); h.Who != "" {
 		in.Hold = h.Who
 	}

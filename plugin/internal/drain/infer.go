@@ -35,8 +35,11 @@ func annotated(p *node.Pod, want string) bool {
 	return has && (!exact || got == value)
 }
 
-// owner is the kind of a pod's controller as its labels give it away; CRI knows no owner references.
+// owner is the kind of a pod's controller: as the kubelet says, or as its labels give it away; CRI knows no owner references.
 func owner(p *node.Pod) string {
+	if p.Spec != nil && p.Spec.Owner != "" && p.Spec.Owner != "Node" { // a static pod's mirror
+		return p.Spec.Owner
+	}
 	has := func(key string) bool { _, ok := p.Labels[key]; return ok }
 	_, job := p.Job()
 	switch {
@@ -102,7 +105,7 @@ func infer(p *node.Pod) (tier, why string) {
 	}
 	switch {
 	case owner(p) == "DaemonSet":
-		return DaemonSets, "labels of a DaemonSet"
+		return DaemonSets, "a DaemonSet's"
 	case p.Namespace == "kube-system":
 		return KubeSystem, "namespace kube-system"
 	default:

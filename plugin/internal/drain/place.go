@@ -22,7 +22,7 @@ type Placement struct {
 	Why   []string
 
 	Targets  []Target
-	Sidecars []string // as annotated
+	Sidecars []string // as annotated, or as the kubelet says
 
 	fixed bool // by annotation or rule: edges do not move it
 }
@@ -115,6 +115,9 @@ func (p *Policy) placeGrace(pl *Placement, rule *Rule, n int) error {
 
 // targets lists what runs in the pod.
 func (pl *Placement) targets() {
+	if pl.Pod.Annotations[annSidecars] == "" && pl.Pod.Spec != nil {
+		pl.Sidecars = pl.Pod.Spec.Sidecars
+	}
 	for name := range strings.SplitSeq(pl.Pod.Annotations[annSidecars], ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			pl.Sidecars = append(pl.Sidecars, name)

@@ -26,6 +26,7 @@ const (
 	NotSynchronized    = "not synchronized"
 	InstallersInFlight = "installers in flight"
 	Draining           = "draining"
+	StopInFlight       = "stop in flight"
 	HeldBy             = "held"
 	PodsUseHandler     = "pods use the handler"
 	QuietPeriod        = "quiet period"
@@ -57,7 +58,7 @@ func (b Blocker) String() string {
 type Policy struct {
 	Quiet     time.Duration // how long nothing may object before the gate opens
 	MaxDefer  time.Duration // after this long installers in flight no longer keep it closed; 0: never
-	Undecided time.Duration // how long pods that only might be installers keep it closed, together
+	Undecided time.Duration // how long pods that only might be installers, or that are being stopped, keep it closed, together
 }
 
 // Input is what is known at a moment.
@@ -71,6 +72,7 @@ type Input struct {
 	Installers []node.Installer
 	Users      map[string][]*node.Pod // by handler
 	Hold       string                 // who holds, and why
+	Stopping   []*node.Pod            // that the kubelet stops right now; a restart would begin their grace anew (containerd#12600)
 	Draining   bool                   // a drain that is none of the gate's
 	Emptying   bool                   // the gate's own drain is at work
 	Drained    map[string]bool        // handlers whose pods the gate's own drain has stopped; its fence is up
@@ -101,6 +103,7 @@ type Gate struct {
 	quiet     time.Time            // since when nothing objects; zero: something does
 	pending   time.Time            // since when something is pending
 	undecided time.Time            // since when only undecided pods object
+	stops     time.Time            // since when pods are being stopped without a pause
 }
 
 // New makes a gate that has just begun to look.
@@ -192,6 +195,9 @@ func (g *Gate) blockers(in Input) (all, single []Blocker) {
 	if b, ok := g.installers(in); ok {
 		all = append(all, b)
 	}
+	if b, ok := g.stopping(in); ok {
+		all = append(all, b)
+	}
 	last := stage.Last(in.Pending)
 	for _, e := range in.Pending {
 		single = append(single, inUse(e, last, in)...)
@@ -222,6 +228,21 @@ func (g *Gate) installers(in Input) (Blocker, bool) {
 		return b, false
 	}
 	return b, true
+}
+
+// stopping objects while pods are being stopped, for a bounded time: a grace may be hours.
+func (g *Gate) stopping(in Input) (b Blocker, ok bool) {
+	b.Reason = StopInFlight
+	for _, p := range in.Stopping {
+		b.Who = append(b.Who, p.String())
+	}
+	switch {
+	case len(b.Who) == 0 || g.pending.IsZero():
+		g.stops = time.Time{}
+	case g.stops.IsZero():
+		g.stops = in.Now
+	}
+	return b, len(b.Who) > 0 && (g.stops.IsZero() || in.Now.Sub(g.stops) <= g.policy.Undecided)
 }
 
 func (g *Gate) forced(now time.Time) bool {

@@ -44,7 +44,7 @@ func (r *Rules) Judge(p *Pod, now time.Time) Verdict {
 		return Verdict{InFlight: true, Stuck: now.Sub(p.Created) > r.Stuck, Why: why}
 	case why != "":
 		return r.judgeService(p, now, why)
-	case job && Younger(p.lastChange(), now, r.Undecided):
+	case job && !p.Known() && Younger(p.lastChange(), now, r.Undecided):
 		return Verdict{InFlight: true, Undecided: true, Why: "a Job's pod whose containers are not all known yet"}
 	default:
 		return Verdict{}
@@ -54,7 +54,7 @@ func (r *Rules) Judge(p *Pod, now time.Time) Verdict {
 // recognise says why a pod is an installer, or nothing.
 func (r *Rules) recognise(p *Pod, job bool) string {
 	if job {
-		for _, c := range p.Containers {
+		for _, c := range p.planned() {
 			for _, m := range c.Mounts {
 				if at := r.reaches(m); at != "" {
 					return fmt.Sprintf("container %s can write to %s", c.Name, at)
@@ -71,7 +71,7 @@ func (r *Rules) recognise(p *Pod, job bool) string {
 	if name, ok := p.Job(); ok && matches(r.Jobs, name) {
 		return "job name " + name
 	}
-	for _, c := range p.Containers {
+	for _, c := range p.planned() {
 		for _, image := range c.Images {
 			if matches(r.Images, image) {
 				return "image " + image

@@ -23,6 +23,39 @@ type Pod struct {
 	CgroupParent string // as the kubelet names it; empty where only CRI's list told of the pod
 
 	Containers []Container
+	Spec       *Spec // nil where no kubelet tells
+}
+
+// Spec is what the kubelet's local pods API says of a pod.
+type Spec struct {
+	Deleting   bool        // it has a deletion timestamp
+	Owner      string      // kind of its controller, such as DaemonSet
+	Containers []Container // names, images and host directories of all, those that are not made yet included
+	Sidecars   []string    // init containers that are always restarted, in the order of the pod
+	Opaque     bool        // it has volumes that may be a directory of the host without saying which
+}
+
+// Known tells whether everything is known that the pod's containers can do.
+func (p *Pod) Known() bool {
+	if p.Spec == nil || len(p.Spec.Containers) == 0 {
+		return false
+	}
+	return !p.Spec.Opaque || !slices.ContainsFunc(p.Spec.Containers, func(want Container) bool {
+		return !slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Name == want.Name })
+	})
+}
+
+// Stopping tells whether the kubelet stops the pod right now, as far as one knows.
+func (p *Pod) Stopping() bool {
+	return p.Spec != nil && p.Spec.Deleting && slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Active() })
+}
+
+// planned are the containers that there are and those that there will be.
+func (p *Pod) planned() []Container {
+	if p.Spec == nil {
+		return p.Containers
+	}
+	return slices.Concat(p.Containers, p.Spec.Containers)
 }
 
 // String names the pod as kubectl does.
