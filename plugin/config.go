@@ -241,7 +241,7 @@ func (c *Config) rules() node.Rules {
 	paths := append([]string{"/", filepath.Join(c.StageDir, "inbox"), c.ShimDir}, c.InstallerPaths...)
 	return node.Rules{
 		Label: stage.Prefix + "installer", Namespaces: c.InstallerNamespaces, Jobs: c.InstallerJobs, Images: c.InstallerImages,
-		Paths: paths, Undecided: time.Duration(c.UndecidedTimeout), Stuck: time.Duration(c.InstallerTimeout),
+		Paths: paths, Results: filepath.Join(c.StageDir, "results"), Undecided: time.Duration(c.UndecidedTimeout), Stuck: time.Duration(c.InstallerTimeout),
 	}
 }
 

@@ -19,6 +19,7 @@ type Rules struct {
 	Jobs       []string // globs of Job names
 	Images     []string // globs of image names; * matches any characters, slashes too
 	Paths      []string // the host's root, containerd's config, shim directories, the inbox
+	Results    string   // a pod that mounts it read-only waits for quiesce: the gate must not wait for the pod
 
 	Undecided time.Duration // how long after its last change a Job's pod of unknown purpose counts
 	Stuck     time.Duration // how long an installer may take
@@ -44,7 +45,7 @@ func (r *Rules) Judge(p *Pod, now time.Time) Verdict {
 		return Verdict{InFlight: true, Stuck: now.Sub(p.Created) > r.Stuck, Why: why}
 	case why != "":
 		return r.judgeService(p, now, why)
-	case job && !p.Known() && Younger(p.lastChange(), now, r.Undecided):
+	case job && !p.Known() && !r.waits(p) && Younger(p.lastChange(), now, r.Undecided):
 		return Verdict{InFlight: true, Undecided: true, Why: "a Job's pod whose containers are not all known yet"}
 	default:
 		return Verdict{}
@@ -68,6 +69,9 @@ func (r *Rules) recognise(p *Pod, job bool) string {
 	if p.Labels[r.Label] == "true" {
 		return "label " + r.Label
 	}
+	if r.waits(p) {
+		return ""
+	}
 	if name, ok := p.Job(); ok && matches(r.Jobs, name) {
 		return "job name " + name
 	}
@@ -79,6 +83,13 @@ func (r *Rules) recognise(p *Pod, job bool) string {
 		}
 	}
 	return ""
+}
+
+// waits tells whether a pod looks at the results, which it cannot write to.
+func (r *Rules) waits(p *Pod) bool {
+	return r.Results != "" && slices.ContainsFunc(p.planned(), func(c Container) bool {
+		return slices.ContainsFunc(c.Mounts, func(m Mount) bool { return !m.Writable && within(r.Results, m.Host) })
+	})
 }
 
 // reaches says which of the guarded paths a mount gives write access to.
