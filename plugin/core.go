@@ -144,6 +144,7 @@ func (c *core) serve(ctx context.Context, g *errgroup.Group, state *node.State, 
 	}
 	g.Go(func() error { return d.Run(ctx) })
 	g.Go(func() error { return keepDrained(ctx, c.cfg, c.drains) })
+	g.Go(func() error { return keepPriorities(ctx, c.drained, c.cfg.Drain.prioritySocket()) })
 	if c.cfg.Drain.Logind {
 		g.Go(func() error { return followLogind(ctx, c.cfg) })
 	}

@@ -104,6 +104,9 @@ func (r *reference) table(prefix string, v reflect.Value) {
 	}
 	r.out.WriteString("\n| setting | default | meaning |\n|---|---|---|\n")
 	for i, f := range reflect.Indirect(v).Fields() {
+		if !i.IsExported() {
+			continue
+		}
 		name := i.Tag.Get("toml")
 		comment := r.comments[v.Type().Name()+"."+i.Name]
 		if comment == "" {

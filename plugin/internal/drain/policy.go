@@ -80,6 +80,7 @@ type Rule struct {
 	HostNetwork *bool     `toml:"hostNetwork"` // it has the node's network
 	Role        string    `toml:"role"`        // storage or network, by what containers mount
 	Owner       string    `toml:"owner"`       // DaemonSet, ReplicaSet, StatefulSet, Job, by labels
+	Priority    *int32    `toml:"priority"`    // at least this; only where the kubelet tells it
 
 	Tier  string `toml:"tier"`  // name or rank; empty: as without the rule
 	Grace string `toml:"grace"` // instead of the pod's own
@@ -164,6 +165,9 @@ func (r *Rule) matches(p *node.Pod) bool {
 		return false
 	}
 	if r.Static != nil && *r.Static != static(p) || r.HostNetwork != nil && *r.HostNetwork != p.HostNetwork {
+		return false
+	}
+	if r.Priority != nil && (p.Priority == nil || *p.Priority < *r.Priority) {
 		return false
 	}
 	return (r.Role == "" || r.Role == role(p)) && (r.Owner == "" || r.Owner == owner(p))

@@ -20,6 +20,7 @@ type Pod struct {
 	Annotations  map[string]string
 	HostNetwork  bool
 	IP           string // empty with the host's network, and where only NRI told of the pod
+	Priority     *int32 // nil where nobody told it: CRI knows none
 	CgroupParent string // as the kubelet names it; empty where only CRI's list told of the pod
 
 	Containers []Container
