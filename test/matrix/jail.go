@@ -34,7 +34,8 @@ type jail struct {
 	out    *bufio.Reader
 }
 
-func newJail(ctx context.Context, dir, containerd, editor string) (_ *jail, err error) {
+// newJail fills a directory; nothing of it runs yet.
+func newJail(dir, containerd, editor string) (*jail, error) {
 	for _, d := range []string{"bin", "tmp", "dev"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return nil, err
@@ -46,18 +47,25 @@ func newJail(ctx context.Context, dir, containerd, editor string) (_ *jail, err 
 	if err := syscall.Mknod(filepath.Join(dir, "dev/null"), syscall.S_IFCHR|0o666, 1<<8|3); err != nil { // null(4)
 		return nil, fmt.Errorf("make /dev/null: %w", err)
 	}
-	j := &jail{dir: dir}
+	return &jail{dir: dir}, nil
+}
+
+// start starts the editor, once it is sure that the programs run.
+func (j *jail) start(ctx context.Context) (err error) {
+	if out, err := j.command(ctx, "/bin/containerd", "--version").CombinedOutput(); err != nil {
+		return fmt.Errorf("run containerd in the jail: %w: %s", err, out)
+	}
 	j.editor = j.command(ctx, "/bin/editor", "/stage")
 	j.editor.Stderr = os.Stderr
 	if j.in, err = j.editor.StdinPipe(); err != nil {
-		return nil, err
+		return err
 	}
 	out, err := j.editor.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	j.out = bufio.NewReader(out)
-	return j, j.editor.Start()
+	return j.editor.Start()
 }
 
 // place links a program into a jail, or copies it over a border of file systems.

@@ -87,12 +87,21 @@ func onVersion(ctx context.Context, dir, containerd, editor, version string, fil
 		queue <- i
 	}
 	close(queue)
+	var jails []*jail // all are filled before anything is started: a child would hold files open that are being written
 	for w := range workers {
+		j, err := newJail(filepath.Join(dir, fmt.Sprint(w)), containerd, editor)
+		if err != nil {
+			return nil, err
+		}
+		jails = append(jails, j)
+	}
+	for _, j := range jails {
+		if err := j.start(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, j := range jails {
 		group.Go(func() (err error) {
-			j, err := newJail(ctx, filepath.Join(dir, fmt.Sprint(w)), containerd, editor)
-			if err != nil {
-				return err
-			}
 			defer func() { err = errors.Join(err, j.close()) }()
 			for i := range queue {
 				for _, operation := range operations {

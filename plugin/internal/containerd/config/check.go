@@ -124,7 +124,8 @@ func (c *Config) legacyTree(_ context.Context, path string) (map[string]any, err
 		maps.Copy(out, tree)
 	}
 	out["plugins"] = plugins
-	if d, err := c.domain(); err == nil && len(treeSource(out).runtimeTables(d.plugin)) == 0 {
+	delete(out, "version") // the dump of that containerd does not tell it either
+	if d, err := c.domain(); err == nil && !treeSource(out).namesRuntimes(d.plugin) {
 		addBuiltin(plugins, d.plugin)
 	}
 	return out, nil
@@ -141,12 +142,12 @@ func addBuiltin(plugins map[string]any, id string) {
 		plugin = map[string]any{}
 		plugins[id] = plugin
 	}
-	tables := foldTables(plugin, "containerd")
-	if len(tables) == 0 {
-		tables = []map[string]any{{}}
-		plugin["containerd"] = tables[0]
+	table, _ := plugin["containerd"].(map[string]any)
+	if table == nil {
+		table = map[string]any{}
+		plugin["containerd"] = table
 	}
-	tables[0]["runtimes"] = runtimes
+	table["runtimes"] = runtimes
 }
 
 // copyTo lays the config, with changes over it, out in dir and returns the copy's root file. Imports by pattern become

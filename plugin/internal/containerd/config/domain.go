@@ -87,7 +87,30 @@ func (c *Config) domain() (domain, error) {
 			d.plugin = pluginV3
 		}
 	}
+	if c.wakes() {
+		d.plugin = pluginV3
+	}
 	return d, nil
+}
+
+// wakes tells whether a first table of runtimes under the old id would wake settings up that containerd before 2.3 reads
+// over without one (migrateConfig in plugins/cri/images/plugin.go).
+func (c *Config) wakes() bool {
+	settings := false
+	for _, s := range c.sources {
+		if s.ours {
+			continue
+		}
+		table, _ := s.plugin(pluginV2)["containerd"].(map[string]any)
+		if _, has := table["runtimes"]; has {
+			return false
+		}
+		for _, key := range []string{"snapshotter", "disable_snapshot_annotations", "discard_unpacked_layers"} {
+			_, has := table[key]
+			settings = settings || has
+		}
+	}
+	return settings && !c.release.legacy() && c.release.before(release{2, 3})
 }
 
 // first tells whether the files are of config version 1. Without a version key containerd before 2.0 takes them so, and

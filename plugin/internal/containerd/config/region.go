@@ -126,7 +126,7 @@ func putRegion(data []byte, was *region, text string) []byte {
 	switch {
 	case was != nil:
 		at, first = was.span[0], was.first
-	case at > 0 && data[at-1] != '\n' && string(data) != bom:
+	case at > 0 && data[at-1] != '\n':
 		first = "\n" + regionGlued
 	}
 	text = first + "\n" + text + regionEnd + "\n"

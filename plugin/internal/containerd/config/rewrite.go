@@ -143,28 +143,31 @@ func (e edit) region() (string, error) {
 		shape = e.c.shape
 	}
 	kept := map[string]map[string]any{}
-	if e.c.release.legacy() && (shape == nil || len(shape.runtimeTables(d.plugin)) == 0) {
+	if e.c.release.legacy() && !shape.namesRuntimes(d.plugin) {
 		kept = builtinLegacy()
 	}
 	want := slices.Clone(e.want)
 	slices.SortFunc(want, func(a, b Handler) int { return strings.Compare(a.Name, b.Name) })
-	text, err := renderRegion(want, kept, shape.spelled(d.plugin))
+	path := []string{"plugins", d.plugin, "containerd", "runtimes"}
+	if !e.c.release.legacy() {
+		path = shape.spelled(path)
+	}
+	text, err := renderRegion(want, kept, path)
 	if err == nil && e.s == e.c.template {
 		err = e.c.templateTakes(text)
 	}
 	return text, err
 }
 
-// spelled is the path of the runtimes' table as the file writes it: containerd does not count case, and TOML does.
-func (s *source) spelled(plugin string) []string {
-	path := []string{"plugins", plugin, "containerd", "runtimes"}
+// spelled is the path of a table as the file writes it: containerd since 2.0 does not count case, and TOML does.
+func (s *source) spelled(path []string) []string {
 	if s == nil {
 		return path
 	}
 	if s.top != "" {
 		path[0] = s.top
 	}
-	table := s.plugin(plugin)
+	table := s.plugin(path[1])
 	for i := 2; i < len(path); i++ {
 		for _, key := range sortedKeys(table) {
 			if strings.EqualFold(key, path[i]) {
@@ -174,6 +177,16 @@ func (s *source) spelled(plugin string) []string {
 		table, _ = table[path[i]].(map[string]any)
 	}
 	return path
+}
+
+// namesRuntimes tells whether the file has a table of runtimes, empty or not, as containerd before 2.0 looks for it.
+func (s *source) namesRuntimes(plugin string) bool {
+	if s == nil {
+		return false
+	}
+	table, _ := s.plugin(plugin)["containerd"].(map[string]any)
+	_, has := table["runtimes"]
+	return has
 }
 
 // others edits what is not ours: the import of our drop-ins, and the handlers that are adopted or given back.
