@@ -44,9 +44,8 @@ lint: ## go vet and golangci-lint
 	go vet ./...
 	go run ./test/lint
 
-fuzz: ## 20 seconds of each fuzz target
-	go test -run '^$$' -fuzz FuzzChange -fuzztime 20s ./plugin/internal/containerd/config
-	go test -run '^$$' -fuzz FuzzParseManifest -fuzztime 20s ./plugin/stage
+fuzz: ## 20 seconds of each fuzz target; FUZZTIME=10m for more
+	go run ./test/chaos -out out/fuzz -parts fuzz -fuzztime $(or $(FUZZTIME),20s)
 
 clean: ## remove what make made; the cache of tools and root file systems stays
 	rm -rf bin out

@@ -20,14 +20,13 @@ import (
 	"syscall"
 
 	"quiesce/test/mutant"
-	"quiesce/test/node"
 )
 
 // settings are the flags.
 type settings struct {
-	simulated, real, files, nodes int
-	fuzz                          string // time of each target
-	mutant, parts                 string
+	simulated, real, files, nodes, every int
+	fuzz                                 string // time of each target
+	mutant, parts, out                   string
 }
 
 func main() {
@@ -36,9 +35,11 @@ func main() {
 	flag.IntVar(&s.real, "real", number("CHAOS_REAL", 150), "how many `histories` on real nodes")
 	flag.IntVar(&s.files, "files", 60, "how many crashes at changes of files, on real nodes, beside those at every step")
 	flag.IntVar(&s.nodes, "nodes", 3, "how many nodes side by side")
+	flag.IntVar(&s.every, "every", number("CHAOS_CALLS_EVERY", 1), "only each `N`th system call")
 	flag.StringVar(&s.fuzz, "fuzztime", text("FUZZTIME", "10m"), "how long to fuzz each target")
 	flag.StringVar(&s.mutant, "mutant", os.Getenv("MUTANT"), "a promise to break: "+strings.Join(mutant.Names(), ", "))
 	flag.StringVar(&s.parts, "parts", text("CHAOS_PARTS", ""), "only these, with commas between: "+strings.Join(partNames(), ", "))
+	flag.StringVar(&s.out, "out", "out", "the `directory` of chaos.json")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, s)
@@ -64,20 +65,26 @@ func text(name, or string) string {
 }
 
 func run(ctx context.Context, s settings) error {
-	kit, err := node.Prepare(ctx)
+	module, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	j := &job{settings: s, kit: kit}
+	if _, err := os.Stat("go.mod"); err != nil {
+		return fmt.Errorf("run this in the root of the module: %w", err)
+	}
+	out, err := filepath.Abs(s.out)
+	if err != nil {
+		return err
+	}
+	j := &job{settings: s}
 	if s.mutant != "" {
 		j.mutate = true
-		flag, err := mutant.Flag(kit.Module(), filepath.Join(kit.Dir(), "tmp"), s.mutant)
+		flag, err := mutant.Flag(module, out, s.mutant)
 		if err != nil {
 			return err
 		}
 		j.build = []string{flag}
 	}
-	out := filepath.Join(kit.Module(), "out")
 	seed, serr := strconv.ParseUint(os.Getenv("CHAOS_SEED"), 10, 64)
 	if serr != nil {
 		seed = rand.Uint64() >> 1

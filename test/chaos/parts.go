@@ -15,13 +15,11 @@ import (
 	"strings"
 
 	"quiesce/test/crash"
-	"quiesce/test/node"
 )
 
 // job is one run of this program.
 type job struct {
 	settings settings
-	kit      *node.Kit
 	state    *state
 	build    []string // further arguments of go build
 	mutate   bool
@@ -39,6 +37,8 @@ func parts() []part {
 		{"simulated", "histories in simulated time", true, simulated},
 		{"real", "histories on real nodes", true, real},
 		{"steps", "deaths and power cuts at each step of apply and of host", false, steps},
+		{"calls", "failures and deaths at each system call of apply and of a drain", false, calls},
+		{"fuzz", "fuzz targets", false, fuzz},
 	}
 }
 
@@ -52,7 +52,7 @@ func partNames() (names []string) {
 // goTest runs tests, with more in the environment; what they print is shown, and its end is in the error.
 func (j *job) goTest(ctx context.Context, env []string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1"}, args...)...)
-	cmd.Dir, cmd.Env = j.kit.Module(), append(os.Environ(), env...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	var tail bytes.Buffer
 	cmd.Stdout = io.MultiWriter(os.Stdout, &tail)
@@ -139,6 +139,56 @@ func steps(ctx context.Context, j *job, got *progress) error {
 	got.Violations = append(got.Violations, rep.Wrong...)
 	for _, f := range rep.Faults {
 		got.Violations = append(got.Violations, "fault of a node: "+f)
+	}
+	return nil
+}
+
+// calls is a pass over all system calls.
+func calls(ctx context.Context, j *job, got *progress) error {
+	c := crash.Calls{
+		First: got.Count, Every: j.settings.every, Benches: j.settings.nodes, Say: say,
+		Note: func(c crash.Called) error {
+			got.Count++
+			if c.Name != 0 {
+				got.Faults++
+			}
+			for _, w := range c.Wrong {
+				got.Violations = append(got.Violations, fmt.Sprintf("%v: %s", c, w))
+			}
+			return j.state.save()
+		},
+	}
+	return c.Run(ctx)
+}
+
+// target is a fuzz target.
+type target struct{ name, pkg string }
+
+func targets() []target {
+	return []target{
+		{"FuzzChange", "./plugin/internal/containerd/config"},
+		{"FuzzParseManifest", "./plugin/stage"},
+		{"FuzzRequest", "./plugin/internal/control"},
+		{"FuzzAnnotations", "./plugin/internal/drain"},
+		{"FuzzConfig", "./plugin"},
+		{"FuzzFind", "./plugin/internal/freeze"},
+	}
+}
+
+// fuzz goes on with the target after those that are done. What it finds go test puts into testdata/fuzz of the package.
+func fuzz(ctx context.Context, j *job, got *progress) error {
+	for _, t := range targets()[min(got.Count, len(targets())):] {
+		err := j.goTest(ctx, nil, "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", j.settings.fuzz, "-fuzzminimizetime", "50x", "-timeout", "0", t.pkg)
+		if ctx.Err() != nil {
+			return err
+		}
+		if got.Count++; err != nil {
+			got.Findings++
+			fmt.Printf("FOUND: %s: %v\n", t.name, err)
+		}
+		if err := j.state.save(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func parseHook(text, ports string) (*Hook, error) {
 			return nil, err
 		}
 		return &Hook{TCP: l.TCPSocket.Host + ":" + port}, nil
-	case l.Sleep != nil:
+	case l.Sleep != nil && l.Sleep.Seconds >= 0 && l.Sleep.Seconds < int64(24*time.Hour/time.Second):
 		return &Hook{Sleep: time.Duration(l.Sleep.Seconds) * time.Second}, nil
 	}
 	return nil, errors.New("read hook: it has no action")

@@ -1,0 +1,177 @@
+//go:build linux && amd64
+
+// Command trace runs a program and, at one of its system calls, lets that fail or kills the program: trace DIR PROGRAM ARG…
+// reads DIR/call, takes it away, and leaves in DIR/calls how many calls there were and which one was the chosen:
+//
+//	N error   the Nth call fails with EIO, and is not made
+//	N kill    the program is killed just before it
+//
+// Counted are the calls of all its threads, but for those of Go's scheduler and of memory; not those of other programs
+// that it runs. Without DIR/call the program is run as it is.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: trace DIR PROGRAM ARG…")
+		os.Exit(2)
+	}
+	code, err := run(os.Args[1], os.Args[2:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "trace:", err)
+		os.Exit(125)
+	}
+	os.Exit(code)
+}
+
+func run(dir string, argv []string) (int, error) {
+	file := filepath.Join(dir, "call")
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, syscall.Exec(argv[0], argv, os.Environ())
+	}
+	t := tracer{}
+	if _, serr := fmt.Sscan(string(text), &t.at, &t.action); errors.Join(err, serr) != nil {
+		return 0, fmt.Errorf("read %s: %w", file, errors.Join(err, serr))
+	}
+	if err := os.Remove(file); err != nil {
+		return 0, err
+	}
+	code, err := t.trace(argv)
+	return code, errors.Join(err, os.WriteFile(filepath.Join(dir, "calls"), fmt.Appendf(nil, "%d %d\n", t.count, t.chosen), 0o600))
+}
+
+// tracer counts system calls.
+type tracer struct {
+	at     int
+	action string
+
+	pid    int
+	count  int
+	chosen int // the number of the call at which it acted
+	fails  int // the thread whose call is to fail at its end; 0: none
+}
+
+// unseen are the calls that say nothing of what the program does.
+func unseen(nr uint64) bool {
+	switch nr {
+	case unix.SYS_FUTEX, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_WAIT, unix.SYS_NANOSLEEP, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MADVISE,
+		unix.SYS_MPROTECT, unix.SYS_SCHED_YIELD, unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK,
+		unix.SYS_GETTID, unix.SYS_TGKILL, unix.SYS_GETPID, unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_EXIT, unix.SYS_EXIT_GROUP, unix.SYS_ARCH_PRCTL,
+		unix.SYS_PRCTL, unix.SYS_SCHED_GETAFFINITY, unix.SYS_RESTART_SYSCALL, unix.SYS_EXECVE, unix.SYS_TIMER_CREATE, unix.SYS_TIMER_SETTIME,
+		unix.SYS_TIMER_DELETE, unix.SYS_SETITIMER, unix.SYS_WAITID, unix.SYS_PIPE2:
+		return true
+	}
+	return false
+}
+
+// trace runs the program to its end.
+func (t *tracer) trace(argv []string) (int, error) {
+	runtime.LockOSThread() // the kernel's tracer is a thread
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	t.pid = cmd.Process.Pid
+	var ws syscall.WaitStatus
+	if _, err := syscall.Wait4(t.pid, &ws, syscall.WALL, nil); err != nil { // it stops at its exec
+		return 0, err
+	}
+	const options = syscall.PTRACE_O_TRACESYSGOOD | syscall.PTRACE_O_TRACECLONE | unix.PTRACE_O_EXITKILL
+	if err := errors.Join(syscall.PtraceSetOptions(t.pid, options), syscall.PtraceSyscall(t.pid, 0)); err != nil {
+		return 0, err
+	}
+	for {
+		tid, err := syscall.Wait4(-1, &ws, syscall.WALL, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return 0, err
+		case tid == t.pid && ws.Exited():
+			return ws.ExitStatus(), nil
+		case tid == t.pid && ws.Signaled():
+			return 128 + int(ws.Signal()), nil
+		case ws.Stopped():
+			_ = syscall.PtraceSyscall(tid, t.stopped(tid, ws)) // it may be dead
+		}
+	}
+}
+
+// stopped handles a stop of a thread and tells the signal that it is to get.
+func (t *tracer) stopped(tid int, ws syscall.WaitStatus) int {
+	switch sig := ws.StopSignal(); {
+	case sig == syscall.SIGTRAP|0x80:
+		t.call(tid)
+		return 0
+	case sig == syscall.SIGTRAP, sig == syscall.SIGSTOP: // of the kernel, for the tracer
+		return 0
+	default:
+		return int(sig)
+	}
+}
+
+// callInfo is struct ptrace_syscall_info, linux/ptrace.h, at the entry of a call.
+type callInfo struct {
+	op   uint8
+	_    [3]uint8
+	_    uint32
+	_, _ uint64
+	nr   uint64
+	_    [7]uint64
+}
+
+const (
+	getCallInfo = 0x420e // PTRACE_GET_SYSCALL_INFO
+	entry       = 1      // PTRACE_SYSCALL_INFO_ENTRY
+)
+
+// call is the begin or the end of a system call.
+func (t *tracer) call(tid int) {
+	var info callInfo
+	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PTRACE, getCallInfo, uintptr(tid), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0); errno != 0 {
+		return
+	}
+	if info.op != entry {
+		if t.fails == tid {
+			t.fails = 0
+			t.set(tid, func(r *syscall.PtraceRegs) { r.Rax = ^uint64(syscall.EIO) + 1 })
+		}
+		return
+	}
+	if unseen(info.nr) {
+		return
+	}
+	if t.count++; t.count != t.at {
+		return
+	}
+	t.chosen = int(info.nr)
+	if t.action == "kill" {
+		_ = syscall.Kill(t.pid, syscall.SIGKILL)
+		return
+	}
+	t.fails = tid
+	t.set(tid, func(r *syscall.PtraceRegs) { r.Orig_rax = ^uint64(0) })
+}
+
+func (t *tracer) set(tid int, f func(*syscall.PtraceRegs)) {
+	var r syscall.PtraceRegs
+	if syscall.PtraceGetRegs(tid, &r) == nil {
+		f(&r)
+		_ = syscall.PtraceSetRegs(tid, &r) // it may be dead
+	}
+}
