@@ -69,7 +69,7 @@ func Flag(module, dir, name string) (string, error) {
 			return "", fmt.Errorf("make mutant %s: %s does not have this once any more: %s", name, e.file, e.from)
 		}
 		changed[src] = strings.ReplaceAll(text, e.from, e.to)
-		replace[src] = filepath.Join(dir, strings.ReplaceAll(e.file, "/", "-"))
+		replace[src] = filepath.Join(dir, strings.ReplaceAll(e.file, "/", "-")+".txt") // not a package below the module
 	}
 	var errs error
 	for src, file := range replace {
