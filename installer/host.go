@@ -26,6 +26,7 @@ func hostVerb() *cli.Command {
 			&cli.StringFlag{Name: "binary", Usage: "the program quiesce (default: the `FILE` beside this program)"},
 			&cli.StringFlag{Name: "unit", Usage: "the `UNIT` that runs containerd (default: what the settings say, else the one that is there)"},
 			&cli.BoolFlag{Name: "remove", Usage: "take quiesce off; refuses while handlers are live or entries wait"},
+			&cli.BoolFlag{Name: "keep-handlers", Usage: "with --remove: live handlers stay as they are, and host knows them again"},
 		},
 		Action: hostAction,
 	}
@@ -34,6 +35,9 @@ func hostVerb() *cli.Command {
 func hostAction(ctx context.Context, c *cli.Command) error {
 	if err := noArgs(c); err != nil {
 		return err
+	}
+	if c.Bool("keep-handlers") && !c.Bool("remove") {
+		return refusal.New("host: --keep-handlers is for --remove")
 	}
 	if c.Duration("keep") < 0 || c.Bool("remove") && c.IsSet("keep") {
 		return refusal.New("host: --keep must be more than 0s, and is not for --remove")
@@ -67,10 +71,10 @@ func onHost(ctx context.Context, c *cli.Command) error {
 	}
 	defer node.Close()
 	if units != nil {
-		node.Ask(profile.Behind)
+		node.Ask(func(socket string) (int, error) { return profile.Behind(filepath.Join(root, socket)) })
 	}
 	if c.Bool("remove") {
-		return node.Remove(ctx)
+		return node.Remove(ctx, c.Bool("keep-handlers"))
 	}
 	self, err := os.Executable()
 	if err != nil {

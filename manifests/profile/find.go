@@ -141,5 +141,8 @@ func Behind(socket string) (pid int, err error) {
 	if err = errors.Join(cerr, err); err != nil {
 		return 0, fmt.Errorf("find process behind %s: %w", socket, err)
 	}
+	if cred.Pid == 0 {
+		return 0, fmt.Errorf("find process behind %s: it is not in this process namespace", socket)
+	}
 	return int(cred.Pid), nil
 }

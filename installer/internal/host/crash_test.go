@@ -74,7 +74,7 @@ func TestCrash(t *testing.T) {
 		return func(n *Node) error { return n.Install(t.Context(), f.opt) }
 	}
 	remove := func(*fixture) func(*Node) error {
-		return func(n *Node) error { return n.Remove(t.Context()) }
+		return func(n *Node) error { return n.Remove(t.Context(), false) }
 	}
 	upgraded := func(t *testing.T, f *fixture) {
 		check(t, f.install(t, true))

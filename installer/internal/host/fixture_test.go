@@ -122,7 +122,7 @@ func (f *fixture) install(t *testing.T, live bool) error {
 
 func (f *fixture) remove(t *testing.T, live bool) error {
 	t.Helper()
-	return f.do(t, live, func(n *Node) error { return n.Remove(t.Context()) })
+	return f.do(t, live, func(n *Node) error { return n.Remove(t.Context(), false) })
 }
 
 // tree lists the root's files with mode, owner, time of change and content.

@@ -48,6 +48,7 @@ type Node struct {
 	units   Units       // nil: nothing runs there
 	say     func(string)
 	changed bool
+	keep    bool            // handlers stay while quiesce goes
 	peer    profile.Peer    // nil: no runtime runs there
 	profile profile.Profile // once it was checked
 	why     []string        // the runtime was taken for what it is; told before the first change

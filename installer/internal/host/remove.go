@@ -18,11 +18,14 @@ import (
 	"quiesce/plugin/stage"
 )
 
-// Remove takes quiesce off the node. It refuses while handlers are live or entries wait, because nobody would look after them.
-func (n *Node) Remove(ctx context.Context) (err error) {
+// Remove takes quiesce off the node. It refuses while entries wait, because nobody would look after them, and while handlers
+// are live, unless those are to be kept: then their shims and their part of the config stay, and the stage, by which a later
+// host knows them again.
+func (n *Node) Remove(ctx context.Context, keep bool) (err error) {
 	if err := n.checkNode(); err != nil {
 		return err
 	}
+	n.keep = keep
 	unlock, err := n.unused()
 	if err != nil {
 		return err
@@ -32,8 +35,10 @@ func (n *Node) Remove(ctx context.Context) (err error) {
 	if err == nil {
 		n.profile, err = profile.Detect(n.look.FS())
 	}
-	for _, u := range n.profile.Units {
-		units = append(units, environment(n.profile, u)...)
+	if !keep { // containerd reads what the handlers are in
+		for _, u := range n.profile.Units {
+			units = append(units, environment(n.profile, u)...)
+		}
 	}
 	if err == nil {
 		err = n.tidy()
@@ -68,13 +73,13 @@ func (n *Node) unused() (unlock func() error, err error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	unlock = func() error { return errors.Join(release(), s.Close()) }
-	if err := inUse(s); err != nil {
+	if err := inUse(s, n.keep); err != nil {
 		return nil, errors.Join(err, unlock())
 	}
 	return unlock, nil
 }
 
-func inUse(s *stage.Store) error {
+func inUse(s *stage.Store, keep bool) error {
 	j, jerr := s.Journal()
 	current, cerr := s.Current()
 	pending, perr := s.Pending()
@@ -82,9 +87,9 @@ func inUse(s *stage.Store) error {
 		return err
 	}
 	var why []string
-	if live := stage.Live(current); len(live) > 0 {
+	if live := stage.Live(current); len(live) > 0 && !keep {
 		names := strings.Join(slices.Sorted(maps.Keys(live)), ", ")
-		why = append(why, "live handlers: "+names+" (quiesce-installer uninstall "+strings.ReplaceAll(names, ",", "")+")")
+		why = append(why, "live handlers: "+names+" (quiesce-installer uninstall "+strings.ReplaceAll(names, ",", "")+", or --keep-handlers)")
 	}
 	var waiting []string
 	for _, e := range append(pending, slices.DeleteFunc(current, func(e stage.Entry) bool { return e.Err == nil })...) {
@@ -166,7 +171,13 @@ func (n *Node) dropAll(ctx context.Context, units []manifests.Unit, stale bool) 
 			}
 		}
 	}
-	if err := errors.Join(n.dropSettings(), n.dropOwnConfig(), n.drop(logindFile), n.dropEmpty(path.Dir(logindFile))); err != nil {
+	if err := errors.Join(n.drop(logindFile), n.dropEmpty(path.Dir(logindFile))); err != nil {
+		return err
+	}
+	if n.keep {
+		return errors.Join(n.drop("run/quiesce"), n.drop(binDir))
+	}
+	if err := errors.Join(n.dropSettings(), n.dropOwnConfig()); err != nil {
 		return err
 	}
 	for _, dir := range []string{stage.LabelsFile, "run/quiesce", "opt/quiesce", stageDir} {
