@@ -15,6 +15,7 @@ type DrainConfig struct {
 	Grace         Duration     `toml:"grace"`         // of pods that do not say, or say 0
 	Kubelet       string       `toml:"kubelet"`       // a unit that is stopped before pods are, when the runtime is stopped; empty: none
 	KubeletRoot   string       `toml:"kubeletRoot"`   // its directory: there it tells priorities, for rules that name one
+	StopsWith     []string     `toml:"stopsWith"`     // units whose stop ends the node's service, too; quiesce-drain.service must be part of them, and after them
 	DuringUpgrade bool         `toml:"duringUpgrade"` // drain also when the runtime is stopped while a package manager or snapd changes packages
 	Logind        bool         `toml:"logind"`        // begin when logind announces a shutdown, before systemd stops anything
 	MountWait     Duration     `toml:"mountWait"`     // how long CSI and network volumes of a tier may take to be unmounted; 0: they are not waited for

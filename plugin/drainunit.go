@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/containerd/log"
@@ -144,18 +146,21 @@ func decide(ctx context.Context, cfg Config) (due, stopping bool, why string) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	m, err := look(ctx)
-	switch job := m.Jobs[cfg.Unit]; {
+	switch {
 	case err != nil:
 		return false, false, "systemd does not answer: " + err.Error()
 	case m.State == "stopping":
 		return true, true, shutdownTrigger
-	case job != "stop":
-		return false, false, fmt.Sprintf("%s is not being stopped (its job: %q)", cfg.Unit, job)
+	}
+	units := append([]string{cfg.Unit}, cfg.Drain.StopsWith...)
+	i := slices.IndexFunc(units, func(u string) bool { return m.Jobs[u] == "stop" })
+	if i < 0 {
+		return false, false, fmt.Sprintf("%s is not being stopped (its job: %q)", strings.Join(units, " or "), m.Jobs[cfg.Unit])
 	}
 	if who := upgrade.Running(ctx); who != "" && !cfg.Drain.DuringUpgrade {
 		return false, false, "packages are being changed: " + who
 	}
-	return true, false, "stop of " + cfg.Unit
+	return true, false, "stop of " + units[i]
 }
 
 // look asks systemd, again if the first answer does not come.

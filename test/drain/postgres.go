@@ -77,6 +77,12 @@ type Way struct {
 	Stop  string // script
 }
 
+// pauseAndKill is what microk8s does to all containers.
+const pauseAndKill = `tasks() { ctr -n k8s.io tasks ls -q; }
+for c in $(tasks); do ctr -n k8s.io tasks pause $c; done
+for c in $(tasks); do ctr -n k8s.io tasks kill -s SIGKILL $c || true; ctr -n k8s.io tasks resume $c || true; done
+`
+
 // Ways are that of quiesce, and what people have today on nodes without it.
 func Ways() []Way {
 	return []Way{
@@ -86,10 +92,7 @@ func Ways() []Way {
 tree() { for p; do echo $p; tree $(pgrep -P $p); done; }
 kill -KILL $(tree $(pgrep -x containerd-shim)) 2>/dev/null || true`},
 		// As microk8s' stop does: every task is paused, then killed; then the service.
-		{Name: "pause_and_kill", Stop: `tasks() { ctr -n k8s.io tasks ls -q; }
-for c in $(tasks); do ctr -n k8s.io tasks pause $c; done
-for c in $(tasks); do ctr -n k8s.io tasks kill -s SIGKILL $c || true; ctr -n k8s.io tasks resume $c || true; done
-systemctl stop containerd`},
+		{Name: "pause_and_kill", Stop: pauseAndKill + "systemctl stop containerd"},
 	}
 }
 
