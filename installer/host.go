@@ -25,6 +25,7 @@ func hostVerb() *cli.Command {
 			&cli.DurationFlag{Name: "keep", Usage: "stay, and put the node in order again every `D`"},
 			&cli.StringFlag{Name: "binary", Usage: "the program quiesce (default: the `FILE` beside this program)"},
 			&cli.StringFlag{Name: "unit", Usage: "the `UNIT` that runs containerd (default: what the settings say, else the one that is there)"},
+			&cli.StringFlag{Name: "settings", Usage: "the `FILE` that /etc/quiesce/config.toml is to be (default: what is there stays as it is)"},
 			&cli.BoolFlag{Name: "remove", Usage: "take quiesce off; refuses while handlers are live or entries wait"},
 			&cli.BoolFlag{Name: "keep-handlers", Usage: "with --remove: live handlers stay as they are, and host knows them again"},
 		},
@@ -80,6 +81,11 @@ func onHost(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	beside := filepath.Join(filepath.Dir(self), "quiesce")
-	return node.Install(ctx, host.Options{Binary: cmp.Or(c.String("binary"), beside), Self: self, Unit: c.String("unit")})
+	o := host.Options{Binary: cmp.Or(c.String("binary"), filepath.Join(filepath.Dir(self), "quiesce")), Self: self, Unit: c.String("unit")}
+	if file := c.String("settings"); file != "" {
+		if o.Settings, err = os.ReadFile(file); err != nil {
+			return refusal.New("host: read settings: %v", err)
+		}
+	}
+	return node.Install(ctx, o)
 }

@@ -117,3 +117,32 @@ func (o *onNode) brokenBoot() {
 	o.want("its condition", o.property(bootUnit, "ConditionResult"), "no")
 	o.run("rm", "-r", "/etc/systemd/system/"+bootUnit+".d")
 }
+
+// TestSettingsOnNode: settings for all nodes reach the daemon; bad ones are taken back, and the daemon runs on.
+func TestSettingsOnNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make unit leaves out what boots a node")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	n := node.New(t, node.Config{Name: "settings", Programs: map[string]string{"./plugin": "/root/programs/quiesce", "./installer": installer}})
+	o := &onNode{t, n, ctx}
+	o.run(installer, "host")
+	give := func(text string) error {
+		if err := n.WriteFile("/root/c.toml", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err := n.Exec(ctx, installer, "host", "--settings", "/root/c.toml")
+		return err
+	}
+	const good = "quietPeriod = \"7s\"\n"
+	if err := give(good); err != nil {
+		t.Fatal(err)
+	}
+	o.want("the daemon's log", o.run("sh", "-c", "journalctl -u quiesce -o cat | grep -c QuietPeriod:7s"), "1")
+	if err := give("quietperiod = 1"); err == nil || !strings.Contains(err.Error(), "quiesce.service") {
+		t.Errorf("bad settings: %v", err)
+	}
+	o.want("settings", o.run("cat", "/etc/quiesce/config.toml"), strings.TrimSpace(good))
+	o.want("daemon", o.property("quiesce.service", "ActiveState"), "active")
+}

@@ -13,6 +13,7 @@ import (
 
 	"quiesce/test/lab"
 	"quiesce/test/node"
+	"quiesce/test/render"
 )
 
 const shim = "spin-v2"
@@ -87,6 +88,32 @@ func TestImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.daemon("v2") // the service outlives the pod that brought it
+	r.removes(ds)
+}
+
+// removes takes the handler off, and then quiesce, from a pod as docs/usage/upgrade.md says.
+func (r *rig) removes(ds render.Workload) {
+	r.Helper()
+	r.job("spin-v2-install", 0, "uninstall", "--handler", shim)
+	err := r.Until(r.ctx, "the handler is removed", func(ctx context.Context) (bool, error) {
+		rs, err := r.Results(ctx)
+		return rs[shim].Phase == "removed", err
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	p := podOf(r.T, ds, "quiesce-remove", "quiesce", "localhost/quiesce:v2")
+	p.Containers, p.InitContainers = p.InitContainers, nil
+	p.Containers[0].Args = append(p.Containers[0].Args, "--remove")
+	done, err := r.RunPod(r.ctx, p)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.ended(done, 0)
+	left, err := r.Exec(r.ctx, "sh", "-c", "ls -d /opt/quiesce /var/lib/quiesce /run/quiesce /usr/local/bin/quiesce* /etc/systemd/system/*/*quiesce* /etc/systemd/system/quiesce* 2>/dev/null || true")
+	if err != nil || strings.TrimSpace(left) != "" {
+		r.Errorf("left behind (%v):\n%s", err, left)
+	}
 }
 
 func (r *rig) load(archive string) {

@@ -1,8 +1,10 @@
 package manifests
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,6 +56,35 @@ func same(t *testing.T, kustomize, helm map[string]render.Object) {
 	}
 	if len(kustomize) != len(helm) {
 		t.Errorf("kustomize makes %d objects, helm %d", len(kustomize), len(helm))
+	}
+}
+
+// TestSettings: with settings for all nodes, both mount them read-only and hand them over.
+func TestSettings(t *testing.T) {
+	const text = "quietPeriod = \"5s\"\n\n[drain]\ndeadline = \"5m\"\n"
+	values, err := json.Marshal(map[string]string{"settings": text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tool, all := range map[string]map[string]render.Object{"kustomize": objects(t, "kustomize", "settings"), "helm": objects(t, "helm", "chart", string(values))} {
+		pod := workload(t, all["DaemonSet quiesce"]).Spec.Template.Spec
+		for _, c := range append(pod.InitContainers, pod.Containers...) {
+			m := c.VolumeMounts[len(c.VolumeMounts)-1]
+			if !slices.Contains(c.Args, "--settings=/settings/config.toml") || m.MountPath != "/settings" || !m.ReadOnly {
+				t.Errorf("%s, container %s: %v %+v", tool, c.Name, c.Args, c.VolumeMounts)
+			}
+		}
+		var m struct{ Data map[string]string }
+		for name, o := range all {
+			if strings.HasPrefix(name, "ConfigMap quiesce-settings") {
+				if err := o.Into(&m); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := m.Data["config.toml"]; got == "" || tool == "helm" && strings.TrimSpace(got) != strings.TrimSpace(text) {
+			t.Errorf("%s: the settings are %q", tool, got)
+		}
 	}
 }
 

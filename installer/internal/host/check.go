@@ -20,6 +20,8 @@ type Options struct {
 	Binary string // the program quiesce
 	Self   string // the program quiesce-installer
 	Unit   string // the runtime's unit; empty: what the settings say, or the one that is there
+
+	Settings []byte // of the daemon; nil: those that are there, or the defaults
 }
 
 var unitForm = regexp.MustCompile(`^[A-Za-z0-9:_.@-]+\.service$`)
@@ -37,7 +39,7 @@ func (n *Node) check(o *Options) error {
 	if err := n.checkRuntime(); err != nil {
 		return err
 	}
-	o.Unit = cmp.Or(o.Unit, n.setUnit(), n.foundUnit(), n.profile.Unit(n.look.FS()), manifests.DefaultUnit)
+	o.Unit = cmp.Or(o.Unit, n.setUnit(o.Settings), n.foundUnit(), n.profile.Unit(n.look.FS()), manifests.DefaultUnit)
 	if !unitForm.MatchString(o.Unit) {
 		return refusal.New("host: %q is not the name of a service unit", o.Unit)
 	}
@@ -64,8 +66,11 @@ func (n *Node) checkNode() error {
 }
 
 // setUnit is the runtime's unit that the settings name, or nothing.
-func (n *Node) setUnit() string {
-	if text, err := n.look.ReadFile(confFile); err == nil {
+func (n *Node) setUnit(text []byte) string {
+	if text == nil {
+		text, _ = n.look.ReadFile(confFile) // there may be none
+	}
+	if text != nil {
 		if unit := manifests.ConfigUnit(text); unit != manifests.DefaultUnit {
 			return unit
 		}

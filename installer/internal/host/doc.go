@@ -4,7 +4,7 @@
 //
 //	/opt/quiesce/bin/quiesce, quiesce-installer      and links to them in /usr/local/bin, if that can be written
 //	/var/lib/quiesce                                 the stage
-//	/etc/quiesce/config.toml                         the default settings; a file that is there is never changed
+//	/etc/quiesce/config.toml                         the default settings, or given ones; without those a file that is there is never changed
 //	/etc/systemd/system/quiesce*.service             enabled by the links that `systemctl enable` would make
 //	/run/quiesce/booted                              on a running node: keeps the boot unit from running before the next boot
 //

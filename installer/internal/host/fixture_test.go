@@ -20,6 +20,7 @@ type systemd struct {
 	run   *exec.Cmd
 	drain bool              // quiesce-drain.service is active
 	step  func(what string) // before each job; nil: nothing
+	deny  func() error      // why the daemon does not start; nil: it does
 }
 
 func (s *systemd) before(job string) {
@@ -59,6 +60,11 @@ func (s *systemd) Run(_ context.Context, job Job, unit string) error {
 	}
 	if job == Stop {
 		return nil
+	}
+	if s.deny != nil {
+		if err := s.deny(); err != nil {
+			return err
+		}
 	}
 	s.run = exec.CommandContext(s.t.Context(), filepath.Join(s.root, binDir, "quiesce"), "600")
 	return s.run.Start()

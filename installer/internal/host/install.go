@@ -47,7 +47,8 @@ func (n *Node) Install(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := n.settings(o.Unit); err != nil {
+	undo, err := n.settings(o)
+	if err != nil {
 		return err
 	}
 	if err := errors.Join(n.logind(), n.ownConfig()); err != nil {
@@ -58,8 +59,8 @@ func (n *Node) Install(ctx context.Context, o Options) error {
 		return err
 	}
 	if n.units != nil {
-		if err := n.start(ctx, units, newProgram || newDaemon, reload); err != nil {
-			return err
+		if err := n.start(ctx, units, newProgram || newDaemon || undo != nil, reload); err != nil {
+			return errors.Join(err, n.unset(ctx, undo))
 		}
 	}
 	if n.changed {
@@ -113,21 +114,6 @@ func (n *Node) linkProgram(p string) {
 	if err := n.link(name, target); err != nil {
 		n.say(fmt.Sprintf("note: no link in /%s: %v", linkDir, err))
 	}
-}
-
-// settings writes the default settings where there are none.
-func (n *Node) settings(unit string) error {
-	if text, err := n.look.ReadFile(confFile); err == nil {
-		if set := manifests.ConfigUnit(text); set != unit {
-			n.say(fmt.Sprintf("warning: /%s is left as it is, but its unit is %s and not %s", confFile, set, unit))
-		}
-		return nil
-	}
-	if err := n.tree.Mkdir(path.Dir(confFile), 0o755); err != nil {
-		return err
-	}
-	_, err := n.put(confFile, 0o644, fromBytes(manifests.Config(unit)))
-	return err
 }
 
 // logindFile is read by logind when the daemon starts and has it do so.

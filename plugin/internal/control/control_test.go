@@ -18,6 +18,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
 	"quiesce/plugin/internal/drain"
 	"quiesce/plugin/internal/gate"
 	"quiesce/plugin/internal/nri"
@@ -222,5 +225,19 @@ func TestMetricNames(t *testing.T) {
 				t.Errorf("%s has the label %s", m.name, l)
 			}
 		}
+	}
+}
+
+// TestMetricsLint: what Prometheus' own linter says of names, units and types.
+func TestMetricsLint(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(collector{&backend{}})
+	all, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(all).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
 	}
 }
