@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -25,7 +24,9 @@ type builder struct {
 // base is what the Dockerfile's first stage needs of the image golang, whose Go is mounted.
 const base = "FROM scratch\nCOPY bin /bin\nCOPY tmp /tmp\nENV PATH=/usr/local/go/bin:/bin\n"
 
-func newBuilder(ctx context.Context, t *testing.T) *builder {
+// newBuilder makes one for images of an architecture. buildah before 1.30 looks for the first stage's base under the target's
+// architecture whatever the Dockerfile says, so that is what the base is said to be of.
+func newBuilder(ctx context.Context, t *testing.T, arch string) *builder {
 	t.Helper()
 	for file, pkg := range map[string]string{"/usr/bin/buildah": "buildah", "/bin/busybox": "busybox-static"} {
 		if err := node.InstallPackages(ctx, file, pkg); err != nil {
@@ -56,7 +57,7 @@ func newBuilder(ctx context.Context, t *testing.T) *builder {
 			t.Fatal(err)
 		}
 	}
-	b.buildah("bud", "--isolation", "chroot", "-q", "-t", "localhost/golang", context)
+	b.buildah("bud", "--isolation", "chroot", "-q", "--platform", "linux/"+arch, "-t", "localhost/golang", context)
 	return b
 }
 
@@ -95,10 +96,7 @@ func (b *builder) buildah(verb string, args ...string) string {
 // image builds a target of the Dockerfile and returns the archive.
 func (b *builder) image(target, name, version, arch string) string {
 	b.Helper()
-	args := append([]string{"--isolation", "chroot", "--pull-never", "--target", target, "-t", name, "--build-arg", "VERSION=" + version}, b.goes...)
-	if arch != runtime.GOARCH {
-		args = append(args, "--platform", "linux/"+arch)
-	}
+	args := append([]string{"--isolation", "chroot", "--pull-never", "--platform", "linux/" + arch, "--target", target, "-t", name, "--build-arg", "VERSION=" + version}, b.goes...)
 	b.buildah("bud", append(args, render.Root)...)
 	archive := filepath.Join(b.dir, target+"-"+version+"-"+arch+".tar")
 	b.buildah("push", "-q", name, "oci-archive:"+archive+":"+name)

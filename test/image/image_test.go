@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -30,12 +31,12 @@ type rig struct {
 func TestImages(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 15*time.Minute, errors.New("the images' fifteen minutes are over"))
 	defer cancel()
-	b := newBuilder(ctx, t)
+	b := newBuilder(ctx, t, runtime.GOARCH)
 	began := time.Now()
-	v1, v2 := b.image("plugin", "localhost/quiesce:v1", "v1", "amd64"), b.image("plugin", "localhost/quiesce:v2", "v2", "amd64")
-	inst := b.image("installer", "localhost/quiesce-installer-base:v1", "v1", "amd64")
+	v1, v2 := b.image("plugin", "localhost/quiesce:v1", "v1", runtime.GOARCH), b.image("plugin", "localhost/quiesce:v2", "v2", runtime.GOARCH)
+	inst := b.image("installer", "localhost/quiesce-installer-base:v1", "v1", runtime.GOARCH)
 	t.Logf("three images built in %v", time.Since(began).Round(time.Second))
-	looksRight(t, v1, "amd64", elf.EM_X86_64, "quiesce", "quiesce-installer")
+	looksRight(t, v1, runtime.GOARCH, map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH], "quiesce", "quiesce-installer")
 	withShim := b.derive()
 
 	l, err := lab.Boot(ctx, lab.Options{Name: "image", NoHost: true})
@@ -234,5 +235,5 @@ func (r *rig) quiet() {
 func TestOtherArchitecture(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 15*time.Minute, errors.New("the fifteen minutes are over"))
 	defer cancel()
-	looksRight(t, newBuilder(ctx, t).image("installer", "localhost/quiesce-installer:v1", "v1", "arm64"), "arm64", elf.EM_AARCH64, "quiesce-installer")
+	looksRight(t, newBuilder(ctx, t, "arm64").image("installer", "localhost/quiesce-installer:v1", "v1", "arm64"), "arm64", elf.EM_AARCH64, "quiesce-installer")
 }
