@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/containerd/log"
 	"github.com/urfave/cli/v3"
@@ -44,6 +46,7 @@ func run(ctx context.Context, cfg Config) error {
 	defer c.close()
 	state := node.NewState()
 	session := nri.NewSession(cfg.NRISocket, state, c.guards())
+	session.Calm = c.calm
 	log.G(ctx).WithField("version", version).WithField("config", fmt.Sprintf("%+v", cfg)).Info("quiesce runs")
 	defer systemd.Stopping(ctx)
 	g, ctx := errgroup.WithContext(ctx)
@@ -57,6 +60,14 @@ func run(ctx context.Context, cfg Config) error {
 	})
 	systemd.Ready(ctx)
 	return g.Wait()
+}
+
+// calm tells whether the kubelet stops no pod right now; a runtime that does not answer stops none.
+func (c *core) calm(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	pods, err := c.client.List(ctx)
+	return err != nil || !slices.ContainsFunc(pods, (*node.Pod).Stopping)
 }
 
 // starter hands a ticket to apply's unit and waits until that has ended.

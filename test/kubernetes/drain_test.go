@@ -188,6 +188,7 @@ func quiet(ctx context.Context, t *testing.T, c *kube.Cluster) {
 
 // TestKubernetes_f_Drain drains the whole node in four ways, and everything comes back each time.
 func TestKubernetes_f_Drain(t *testing.T) {
+	t.Parallel()
 	ctx, c := drainable(t, "kube-f", kube.Options{Lab: lab.Options{Node: node.Config{SystemdCgroup: true}}})
 	systemctl := func(t *testing.T, args ...string) {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 // TestKubernetes_g_GracefulNodeShutdown has the kubelet's own graceful shutdown on: at a shutdown it is the kubelet that stops
 // the pods, when the runtime's unit is stopped it is quiesce; every container gets one SIGTERM.
 func TestKubernetes_g_GracefulNodeShutdown(t *testing.T) {
+	t.Parallel()
 	ctx, c := drainable(t, "kube-g", kube.Options{Kubelet: "shutdownGracePeriod: 20s\nshutdownGracePeriodCriticalPods: 5s\n"})
 	out, err := c.Exec(ctx, "systemd-inhibit", "--list", "--no-legend")
 	check(t, err)

@@ -144,6 +144,7 @@ func (l *Lab) Until(ctx context.Context, what string, cond func(context.Context)
 
 // Status is what a reader of `quiesce status --output json` relies on.
 type Status struct {
+	Version string
 	NRI     struct{ Connected bool }
 	Runtime struct {
 		Listed time.Time

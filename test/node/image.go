@@ -28,6 +28,7 @@ type Image struct {
 	Name       string            // such as localhost/installer:1
 	Files      map[string]string // path in the image → file on this machine; modes are kept
 	Programs   map[string]string // path in the image → main package of the module under test
+	Build      []string          // arguments of go build for Programs
 	Entrypoint []string
 	Env        []string
 	StopSignal string // such as SIGUSR1
@@ -49,7 +50,7 @@ func (k *Kit) writeImage(ctx context.Context, file string, img Image) error {
 		files = map[string]string{}
 	}
 	for dest, pkg := range img.Programs {
-		program, err := k.program(ctx, pkg)
+		program, err := k.program(ctx, pkg, img.Build...)
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,13 @@ const (
 // when the runtime hangs in between (containerd/nri#298).
 const registration = 15 * time.Second
 
+// patience is how long a registration waits for stops in flight at most: until it ends a registration freezes CRI behind
+// a long stop (containerd#14083), but a grace may be hours and the gate is blind meanwhile.
+const (
+	patience  = time.Minute
+	calmEvery = 250 * time.Millisecond
+)
+
 const (
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = 5 * time.Second
@@ -42,6 +49,9 @@ type Session struct {
 	sink   Sink
 	fence  Fence
 	limit  time.Duration // of a registration
+
+	// Calm tells whether no container is being stopped, as far as one knows; nil: nobody knows. Set it before Run.
+	Calm func(ctx context.Context) bool
 
 	launched bool // by the runtime
 	clock    clock
@@ -92,6 +102,7 @@ func (s *Session) Run(ctx context.Context) error {
 	defer end()
 	retry := firstRetry
 	for ctx.Err() == nil {
+		s.awaitCalm(ctx)
 		began := time.Now()
 		err := s.once(ctx, q)
 		if errors.Is(err, ErrHung) {
@@ -109,6 +120,24 @@ func (s *Session) Run(ctx context.Context) error {
 		retry = min(retry*2, lastRetry)
 	}
 	return nil
+}
+
+// awaitCalm returns when no stop is in flight, or patience is over.
+func (s *Session) awaitCalm(ctx context.Context) {
+	if s.Calm == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for told := false; ctx.Err() == nil && !s.Calm(ctx); told = true {
+		if !told {
+			log.G(ctx).Info("registration with NRI waits: containers are being stopped")
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(calmEvery):
+		}
+	}
 }
 
 // Once registers, and returns when the connection ends.

@@ -5,45 +5,28 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"path/filepath"
 	"strings"
-	"syscall"
 
 	"quiesce/test/kube"
 	"quiesce/test/kubernetes"
 	"quiesce/test/node"
+	"quiesce/test/story"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo-kubernetes:", err)
-		os.Exit(1)
-	}
-}
+func main() { story.Main("kubernetes", run) }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, out story.Out) error {
 	fmt.Println("Preparing the node (the first time Kubernetes and etcd are built, which takes long) …")
-	kit, err := node.Prepare(ctx)
-	if err != nil {
+	if _, err := node.Prepare(ctx); err != nil {
 		return err
 	}
-	out := filepath.Join(kit.Module(), "out")
-	story := kubernetes.Story{Dir: filepath.Join(out, "evidence", "kubernetes"), Say: func(format string, a ...any) { fmt.Printf("   "+format+"\n", a...) }}
-	if err := errors.Join(os.RemoveAll(story.Dir), os.MkdirAll(story.Dir, 0o755)); err != nil {
-		return fmt.Errorf("make output directory: %w", err)
-	}
+	s := kubernetes.Story{Dir: out.Evidence(), Say: out.Say}
 	var r kubernetes.Report
 	fmt.Println("\n1. Without quiesce.")
-	err = with(ctx, kubernetes.NaiveOptions("naive"), func(c *kube.Cluster) (err error) {
-		r.Naive, err = story.Naive(ctx, c)
+	err := with(ctx, kubernetes.NaiveOptions("naive"), func(c *kube.Cluster) (err error) {
+		r.Naive, err = s.Naive(ctx, c)
 		return err
 	})
 	if err != nil {
@@ -52,18 +35,14 @@ func run(ctx context.Context) error {
 	var seen kubernetes.Seen
 	fmt.Println("\n2. With quiesce.")
 	err = with(ctx, kubernetes.Options("demo"), func(c *kube.Cluster) (err error) {
-		seen, err = story.Quiesce(ctx, c, &r)
+		seen, err = s.Quiesce(ctx, c, &r)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("with quiesce: %w", err)
 	}
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(out, "kubernetes.json"), append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write report: %w", err)
+	if err := out.Figures(r); err != nil {
+		return err
 	}
 	tell(r, seen)
 	return errors.Join(r.Reproduced(), r.Broken(seen))
