@@ -133,7 +133,7 @@ func (c *core) serve(ctx context.Context, g *errgroup.Group, state *node.State, 
 		Version: version, Unit: c.cfg.Unit, Store: c.store, State: state, CRI: c.client, NRI: status, Fences: c.fence, Drains: c.drains,
 		Rules: c.cfg.rules(), Policy: c.cfg.policy(), Start: start, Notes: func() []string { return c.degraded(ctx) },
 		Found: func() *profile.Found { return c.found(ctx) },
-		Empty: emptier(c.cfg), Resume: resumer(c.cfg),
+		Stops: observer(c.cfg), Empty: emptier(c.cfg), Resume: resumer(c.cfg),
 	}
 	if err := freeze.Recover(ctx, freezeDir(c.cfg)); err != nil { // of an apply that died, and at boot
 		log.G(ctx).WithError(err).Error("containers may still be frozen; `quiesce thaw` tries again")
@@ -144,7 +144,6 @@ func (c *core) serve(ctx context.Context, g *errgroup.Group, state *node.State, 
 	}
 	g.Go(func() error { return d.Run(ctx) })
 	g.Go(func() error { return keepDrained(ctx, c.cfg, c.drains) })
-	g.Go(func() error { return keepPriorities(ctx, c.drained, c.cfg.Drain.prioritySocket()) })
 	if c.cfg.Drain.Logind {
 		g.Go(func() error { return followLogind(ctx, c.cfg) })
 	}

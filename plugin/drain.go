@@ -47,7 +47,7 @@ func withDrainer(cfg Config, do func(*drainer) error) error {
 	defer client.Close()
 	return do(&drainer{
 		cfg: cfg, policy: cfg.Drain.policy(), store: store, daemon: control.NewClient(cfg.controlSocket()),
-		rt: &process.Failover{Runtime: ranked{client, store, cfg.Drain.prioritySocket()}, Dead: runtimeDead(cfg)},
+		rt: &process.Failover{Runtime: client, Dead: runtimeDead(cfg)},
 	})
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"quiesce/plugin/internal/drain"
@@ -14,7 +13,6 @@ type DrainConfig struct {
 	Deadline      Duration     `toml:"deadline"`      // of a whole drain
 	Grace         Duration     `toml:"grace"`         // of pods that do not say, or say 0
 	Kubelet       string       `toml:"kubelet"`       // a unit that is stopped before pods are, when the runtime is stopped; empty: none
-	KubeletRoot   string       `toml:"kubeletRoot"`   // its directory: there it tells priorities, for rules that name one
 	StopsWith     []string     `toml:"stopsWith"`     // units whose stop ends the node's service, too; quiesce-drain.service must be part of them, and after them
 	DuringUpgrade bool         `toml:"duringUpgrade"` // drain also when the runtime is stopped while a package manager or snapd changes packages
 	Logind        bool         `toml:"logind"`        // begin when logind announces a shutdown, before systemd stops anything
@@ -49,7 +47,7 @@ type DrainTier struct {
 
 func drainDefaults() DrainConfig {
 	p := drain.DefaultPolicy()
-	return DrainConfig{Deadline: Duration(p.Deadline), Grace: Duration(p.Grace), Kubelet: "kubelet.service", KubeletRoot: "/var/lib/kubelet", Logind: true}
+	return DrainConfig{Deadline: Duration(p.Deadline), Grace: Duration(p.Grace), Kubelet: "kubelet.service", Logind: true}
 }
 
 func (c *DrainConfig) policy() drain.Policy {
@@ -68,9 +66,6 @@ func (c *DrainConfig) policy() drain.Policy {
 func (c *DrainConfig) validate() error {
 	if c.Grace < Duration(drain.Floor) {
 		return fmt.Errorf("drain.grace: must be at least %v", drain.Floor)
-	}
-	if !filepath.IsAbs(c.KubeletRoot) {
-		return fmt.Errorf("drain.kubeletRoot: %q must be an absolute path", c.KubeletRoot)
 	}
 	p := c.policy()
 	if err := p.Validate(); err != nil {

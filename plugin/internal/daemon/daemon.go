@@ -39,6 +39,7 @@ type Daemon struct {
 	Start   func(ctx context.Context, t apply.Ticket) error    // runs apply's unit to its end
 	Empty   func(ctx context.Context, handlers []string) error // drains their pods; nil: it cannot
 	Resume  func(ctx context.Context) error                    // ends the gate's own drain
+	Stops   func(ctx context.Context) ([]string, error)        // calls in flight that stop something; nil: they are not observable
 	Notes   func() []string                                    // what works less than it could, and why
 	Found   func() *profile.Found                              // how the runtime was found; nil: nobody looked
 
@@ -46,7 +47,9 @@ type Daemon struct {
 	status   control.Status
 	decision gate.Decision
 	fault    fault
-	busy     bool // with the gate's own drain; only Run uses it
+	unseen   string    // why stops are not observable; empty: they are
+	looked   time.Time // at stops; only Run uses it
+	busy     bool      // with the gate's own drain; only Run uses it
 }
 
 const (
@@ -157,6 +160,7 @@ func (d *Daemon) look(ctx context.Context, running bool) (gate.Input, error) {
 	}
 	d.Drains.Refresh()
 	in.Draining, in.Emptying, in.Drained = d.Drains.Active(), d.busy, d.Drains.Done()
+	in.Stops = d.stops(ctx, work)
 	in.Fault = d.waiting(time.Now())
 	in.Now = time.Now()
 	in.Installers, in.Users = d.Rules.Installers(snap, in.Now), snap.ByHandler()

@@ -124,7 +124,9 @@ func (d *Daemon) Status() control.Status {
 	if !s.NRI.Connected {
 		s.Notes = append(s.Notes, "NRI is not connected: pods are seen by CRI lists only, up to 30 seconds late, and creations are not fenced off")
 	}
-	s.Notes = append(s.Notes, "stops are not observable: a container that is being stopped does not keep the gate closed")
+	if d.unseen != "" {
+		s.Notes = append(s.Notes, "stops are not observable: a container that is being stopped does not keep the gate closed ("+d.unseen+")")
+	}
 	return s
 }
 

@@ -167,7 +167,7 @@ func (r *Rule) matches(p *node.Pod) bool {
 	if r.Static != nil && *r.Static != static(p) || r.HostNetwork != nil && *r.HostNetwork != p.HostNetwork {
 		return false
 	}
-	if r.Priority != nil && (p.Priority == nil || *p.Priority < *r.Priority) {
+	if r.Priority != nil && (p.Spec == nil || p.Spec.Priority == nil || *p.Spec.Priority < *r.Priority) {
 		return false
 	}
 	return (r.Role == "" || r.Role == role(p)) && (r.Owner == "" || r.Owner == owner(p))

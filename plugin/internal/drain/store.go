@@ -20,8 +20,6 @@ const (
 	stateFile = room + "/state.json"
 	lastFile  = room + "/previous.json"
 	maxState  = 64 << 20
-
-	priorityFile = room + "/priorities.json"
 )
 
 // Store keeps the State below quiesce's directory.
@@ -71,24 +69,6 @@ func (s *Store) Save(st *State) error {
 		return fmt.Errorf("write drain's state: %w", err)
 	}
 	return s.tree.WriteBytes(stateFile, append(b, '\n'), stage.Attr{Mode: 0o600})
-}
-
-// Priorities are those of pods, by UID, as the kubelet told them last; none if it never did.
-func (s *Store) Priorities() map[string]int32 {
-	var p map[string]int32
-	if b, err := s.tree.Read(priorityFile, maxState); err == nil && json.Unmarshal(b, &p) != nil {
-		return nil // whoever reads them does without
-	}
-	return p
-}
-
-// SavePriorities keeps them for a time when the kubelet does not answer.
-func (s *Store) SavePriorities(p map[string]int32) error {
-	b, err := json.Marshal(p)
-	if err != nil {
-		return fmt.Errorf("write priorities: %w", err)
-	}
-	return s.tree.WriteBytes(priorityFile, append(b, '\n'), stage.Attr{Mode: 0o600})
 }
 
 // Rotate puts the State of an earlier drain aside.

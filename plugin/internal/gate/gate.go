@@ -74,6 +74,7 @@ type Input struct {
 	Hold       string                 // who holds, and why
 	Stopping   []*node.Pod            // that the kubelet stops right now; a restart would begin their grace anew (containerd#12600)
 	Draining   bool                   // a drain that is none of the gate's
+	Stops      []string               // calls of the runtime that stop something, as far as they can be seen
 	Emptying   bool                   // the gate's own drain is at work
 	Drained    map[string]bool        // handlers whose pods the gate's own drain has stopped; its fence is up
 	Running    bool                   // apply runs
@@ -232,7 +233,7 @@ func (g *Gate) installers(in Input) (Blocker, bool) {
 
 // stopping objects while pods are being stopped, for a bounded time: a grace may be hours.
 func (g *Gate) stopping(in Input) (b Blocker, ok bool) {
-	b.Reason = StopInFlight
+	b.Reason, b.Who = StopInFlight, slices.Clone(in.Stops)
 	for _, p := range in.Stopping {
 		b.Who = append(b.Who, p.String())
 	}

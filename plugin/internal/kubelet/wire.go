@@ -16,6 +16,7 @@ const (
 	metaUID, metaDeleted, metaOwners                  = 5, 9, 13
 	ownerKind, ownerController                        = 1, 6
 	specVolumes, specContainers, specInit, specDebug  = 1, 2, 20, 34
+	specPriority                                      = 25
 	containerName, containerImage, containerRestart   = 1, 2, 24
 	containerMounts, mountVolume, mountReadOnly       = 9, 1, 2
 	volumeName, volumeSource, sourceHostPath, hostDir = 1, 2, 1, 1
@@ -109,10 +110,13 @@ type mount struct {
 func spec(s *node.Spec, b []byte) error {
 	hosts := map[string]string{} // volume → directory of the host
 	mounts := map[string][]mount{}
-	err := message(b, func(field int, text []byte, _ uint64) error {
+	err := message(b, func(field int, text []byte, number uint64) error {
 		switch field {
 		case specVolumes:
 			return volume(s, hosts, text)
+		case specPriority:
+			i := int32(number) //nolint:gosec // an int32 of protobuf: its low bits
+			s.Priority = &i
 		case specContainers, specInit, specDebug:
 			return container(s, mounts, text, field == specInit)
 		}

@@ -40,12 +40,12 @@ func example() []byte {
 			text(specVolumes, text(volumeName, "root"), text(volumeSource, text(sourceHostPath, text(hostDir, "/")))),
 			text(specVolumes, text(volumeName, "log"), text(volumeSource, text(sourceHostPath, text(hostDir, "/var/log")))),
 			text(specVolumes, text(volumeName, "data"), text(volumeSource, text(10, text(1, "claim")))),
-			number(4, 30)) + text(3, "status"))
+			number(specPriority, 2000001000), number(4, 30)) + text(3, "status"))
 }
 
 func want(deleting bool) *node.Spec {
 	return &node.Spec{
-		Deleting: deleting, Owner: "Job", Sidecars: []string{"proxy"}, Opaque: true,
+		Deleting: deleting, Priority: new(int32(2000001000)), Owner: "Job", Sidecars: []string{"proxy"}, Opaque: true,
 		Containers: []node.Container{
 			{Name: "main", Images: []string{"image:1"}, Mounts: []node.Mount{{Host: "/", Writable: true}, {Host: "/var/log"}}},
 			{Name: "once"},

@@ -20,7 +20,6 @@ type Pod struct {
 	Annotations  map[string]string
 	HostNetwork  bool
 	IP           string // empty with the host's network, and where only NRI told of the pod
-	Priority     *int32 // nil where nobody told it: CRI knows none
 	CgroupParent string // as the kubelet names it; empty where only CRI's list told of the pod
 
 	Containers []Container
@@ -30,6 +29,7 @@ type Pod struct {
 // Spec is what the kubelet's local pods API says of a pod.
 type Spec struct {
 	Deleting   bool        // it has a deletion timestamp
+	Priority   *int32      // nil: none, as manifests of the node's own
 	Owner      string      // kind of its controller, such as DaemonSet
 	Containers []Container // names, images and host directories of all, those that are not made yet included
 	Sidecars   []string    // init containers that are always restarted, in the order of the pod
