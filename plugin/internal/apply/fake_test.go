@@ -37,6 +37,7 @@ type machine struct {
 	crashAt  int // the step at which apply dies; 0: never
 	steps    []string
 	on       map[string]func() // what happens at a step
+	version  string            // of the runtime; empty: the newest
 }
 
 var errCrash = errors.New("crash")
@@ -94,6 +95,7 @@ func (m *machine) apply() (*Apply, func()) {
 			return nil
 		},
 		Verify: 300 * time.Millisecond, Look: 300 * time.Millisecond,
+		Version: func(context.Context, string) (string, error) { return m.version, nil },
 	}, func() { check(m.t, store.Close()) }
 }
 
@@ -161,7 +163,7 @@ func (m *machine) phase(id string) (stage.Phase, string) {
 
 // onDisk is what a restart would load.
 func (m *machine) onDisk() []string {
-	c, err := config.Read(config.Place{Root: m.path("etc/config.toml")})
+	c, err := config.Read(config.Place{Root: m.path("etc/config.toml"), Version: m.version})
 	check(m.t, err)
 	hs, err := c.Handlers()
 	check(m.t, err)

@@ -125,11 +125,11 @@ func (a *Apply) draft(ctx context.Context, batch []stage.Entry) (d draft, err er
 // config reads the runtime's config as the containerd that is there does.
 func (a *Apply) config(ctx context.Context) (*config.Config, error) {
 	at := config.Place{Root: a.Config, Template: a.Template}
-	if a.Binary != "" {
-		ask := a.Version
-		if ask == nil {
-			ask = config.Version
-		}
+	ask := a.Version
+	if ask == nil && a.Binary != "" {
+		ask = config.Version
+	}
+	if ask != nil {
 		var err error
 		if at.Version, err = ask(ctx, a.Binary); err != nil {
 			return nil, err
