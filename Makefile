@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 CACHE   := $(or $(QUIESCE_CACHE),$(HOME)/.cache/quiesce)
 
-.PHONY: help build demo demo-loss matrix demo-drain demo-kubernetes bench chaos test unit lint fuzz clean
+.PHONY: help build demo demo-loss matrix demo-drain demo-kubernetes bench chaos soak test unit lint fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ chaos: ## look for a promise that does not hold: out/chaos.json; CHAOS_SEED=N gi
 
 matrix: ## edits of 69 real configs on every containerd: out/matrix.json; MATRIX_DIR names another directory of configs (needs root)
 	go run ./test/matrix
+
+soak: ## two hours of pods and changes that come and go: out/soak.json, out/soak.svg; SOAK=10m for less (needs root)
+	go run ./test/soak -time $(or $(SOAK),2h)
 
 test: ## all tests, those on real nodes included; out/test.json has them as JSON (needs root)
 	go run ./test/node/prepare -all

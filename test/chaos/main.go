@@ -35,7 +35,7 @@ func main() {
 	flag.IntVar(&s.real, "real", number("CHAOS_REAL", 150), "how many `histories` on real nodes")
 	flag.IntVar(&s.files, "files", 60, "how many crashes at changes of files, on real nodes, beside those at every step")
 	flag.IntVar(&s.nodes, "nodes", 3, "how many nodes side by side")
-	flag.IntVar(&s.every, "every", number("CHAOS_CALLS_EVERY", 1), "only each `N`th system call")
+	flag.IntVar(&s.every, "every", number("CHAOS_CALLS_EVERY", 1), "only each `N`th system call that changes something")
 	flag.StringVar(&s.fuzz, "fuzztime", text("FUZZTIME", "10m"), "how long to fuzz each target")
 	flag.StringVar(&s.mutant, "mutant", os.Getenv("MUTANT"), "a promise to break: "+strings.Join(mutant.Names(), ", "))
 	flag.StringVar(&s.parts, "parts", text("CHAOS_PARTS", ""), "only these, with commas between: "+strings.Join(partNames(), ", "))

@@ -38,6 +38,7 @@ func parts() []part {
 		{"real", "histories on real nodes", true, real},
 		{"steps", "deaths and power cuts at each step of apply and of host", false, steps},
 		{"calls", "failures and deaths at each system call of apply and of a drain", false, calls},
+		{"storms", "storms, floods and abuse", false, storms},
 		{"fuzz", "fuzz targets", false, fuzz},
 	}
 }
@@ -146,7 +147,7 @@ func steps(ctx context.Context, j *job, got *progress) error {
 // calls is a pass over all system calls.
 func calls(ctx context.Context, j *job, got *progress) error {
 	c := crash.Calls{
-		First: got.Count, Every: j.settings.every, Benches: j.settings.nodes, Say: say,
+		First: got.Count, Every: j.settings.every, Other: max(1, 100/j.settings.every), Benches: j.settings.nodes, Say: say,
 		Note: func(c crash.Called) error {
 			got.Count++
 			if c.Name != 0 {
@@ -189,6 +190,18 @@ func fuzz(ctx context.Context, j *job, got *progress) error {
 		if err := j.state.save(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// storms are tests that also run in `make test`, but longer.
+func storms(ctx context.Context, j *job, got *progress) error {
+	err := j.goTest(ctx, []string{"CHAOS=all"}, "-timeout", "60m", "-run", "TestChaos_", "./test/fault")
+	if ctx.Err() != nil {
+		return err
+	}
+	if got.Count = 1; err != nil {
+		got.Violations = []string{"storms: " + err.Error()}
 	}
 	return nil
 }

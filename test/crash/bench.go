@@ -47,7 +47,8 @@ func Boot(ctx context.Context, name string, build ...string) (*Bench, error) {
 		Name: name, Quiet: 100 * time.Millisecond, Config: "verifyTimeout = '15s'\nundecidedTimeout = '1s'",
 		Node: node.Config{
 			Disks: disks, Build: append([]string{"-tags", "chaos"}, build...), AllowFailed: []string{"quiesce-apply-boot.service"},
-			Files: map[string]node.File{"/etc/systemd/system/containerd.service.d/slow.conf": {Content: slowStart}},
+			Programs: map[string]string{"./test/trace": tracer},
+			Files:    map[string]node.File{"/etc/systemd/system/containerd.service.d/slow.conf": {Content: slowStart}},
 		},
 	})
 	if err != nil {

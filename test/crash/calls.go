@@ -1,12 +1,11 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -18,7 +17,8 @@ import (
 // Calls lets system calls of apply, and of a drain, fail, or kills the program there (test/trace), one after the other.
 type Calls struct {
 	First   int // how many cases are done
-	Every   int // only every so many; 1: all
+	Other   int // how many of the calls that change nothing and say nothing, of each program; all others are tried
+	Every   int // only every so many of those that do; 1: all
 	Benches int
 	Say     func(format string, args ...any)
 	Note    func(Called) error // is told of each, one at a time
@@ -27,14 +27,15 @@ type Calls struct {
 // Called is what became of a case.
 type Called struct {
 	Program, Action string
-	At              int // which call
-	Total           int // how many the program made
-	Name            int // the number of that call; 0: it was not reached
+	Kind            string         // of the call: change or other
+	At              int            // which call of the kind
+	Total           map[string]int // how many the program made, by kind
+	Name            int            // the number of that call; 0: it was not reached
 	Wrong           []string
 }
 
 func (c Called) String() string {
-	return fmt.Sprintf("%s at call %d (number %d): %s", c.Program, c.At, c.Name, c.Action)
+	return fmt.Sprintf("%s at call %d of kind %s (number %d): %s", c.Program, c.At, c.Kind, c.Name, c.Action)
 }
 
 const (
@@ -44,26 +45,7 @@ const (
 
 // installTracer puts the tracer before apply.
 func (b *Bench) installTracer(ctx context.Context) error {
-	kit, err := node.Prepare(ctx)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(filepath.Join(kit.Dir(), "tmp"), "trace-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, "trace"), "./test/trace")
-	build.Dir, build.Env = kit.Module(), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build tracer: %w: %s", err, out)
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "trace"))
-	if err != nil {
-		return err
-	}
-	err = errors.Join(b.WriteFile(tracer, text, 0o755),
-		b.WriteFile("/etc/systemd/system/quiesce-apply.service.d/trace.conf", []byte(traceApply), 0o644))
+	err := b.WriteFile("/etc/systemd/system/quiesce-apply.service.d/trace.conf", []byte(traceApply), 0o644)
 	if err == nil {
 		_, err = b.Exec(ctx, "systemctl", "daemon-reload")
 	}
@@ -79,11 +61,13 @@ func (b *Bench) call(ctx context.Context, c Called) (Called, error) {
 }
 
 func (b *Bench) choose(c Called) error {
-	return b.put("call", fmt.Sprintf("%d %s", c.At, c.Action))
+	return b.put("call", fmt.Sprintf("%d %s %s", c.At, c.Kind, c.Action))
 }
 
 func (b *Bench) called(c *Called) {
-	_, _ = fmt.Sscan(b.got("calls"), &c.Total, &c.Name) // the tracer may have been killed too
+	var change, other int
+	_, _ = fmt.Sscan(b.got("calls"), &change, &other, &c.Name) // the tracer may have been killed too
+	c.Total = map[string]int{"change": change, "other": other}
 }
 
 func (b *Bench) callApply(ctx context.Context, c Called) (Called, error) {
@@ -198,19 +182,26 @@ func (p Calls) boot(ctx context.Context) (*Bench, error) {
 // queue counts the calls of a run in which nothing happens.
 func (p Calls) queue(ctx context.Context, b *Bench) (all []Called, err error) {
 	for _, program := range []string{"apply", "drain"} {
-		total := 0
+		total := map[string]int{}
 		for range 2 { // apply's first adds what its second takes away
-			c, err := b.call(ctx, Called{Program: program, Action: "error"})
+			c, err := b.call(ctx, Called{Program: program, Kind: "change", Action: "error"})
 			if err = errors.Join(err, errOf(c.Wrong)); err != nil {
 				return nil, fmt.Errorf("count calls of %s: %w", program, err)
 			}
-			total = max(total, c.Total)
+			for kind, n := range c.Total {
+				total[kind] = max(total[kind], n)
+			}
 		}
-		p.Say("%s makes %d calls", program, total)
-		for at := 1; at <= total; at += max(1, p.Every) {
-			all = append(all, Called{Program: program, Action: "error", At: at}, Called{Program: program, Action: "kill", At: at})
+		p.Say("%s makes %v calls", program, total)
+		for kind, every := range map[string]int{"change": max(1, p.Every), "other": max(1, total["other"]/max(1, p.Other))} {
+			for at := 1; at <= total[kind]; at += every {
+				all = append(all, Called{Program: program, Kind: kind, Action: "error", At: at}, Called{Program: program, Kind: kind, Action: "kill", At: at})
+			}
 		}
 	}
+	slices.SortStableFunc(all, func(a, b Called) int {
+		return cmp.Or(cmp.Compare(a.Program, b.Program), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.At, b.At))
+	})
 	return all, nil
 }
 

@@ -1,13 +1,14 @@
 //go:build linux && amd64
 
 // Command trace runs a program and, at one of its system calls, lets that fail or kills the program: trace DIR PROGRAM ARG…
-// reads DIR/call, takes it away, and leaves in DIR/calls how many calls there were and which one was the chosen:
+// reads DIR/call, takes it away, and leaves in DIR/calls how many calls there were of each kind and which number the chosen one had:
 //
-//	N error   the Nth call fails with EIO, and is not made
-//	N kill    the program is killed just before it
+//	N KIND error   the Nth call of a kind fails with EIO, and is not made
+//	N KIND kill    the program is killed just before it
 //
-// Counted are the calls of all its threads, but for those of Go's scheduler and of memory; not those of other programs
-// that it runs. Without DIR/call the program is run as it is.
+// The kinds are change, calls that change files or say something to somebody, and other. Counted are the calls of all its
+// threads, but for those of Go's scheduler and of memory; not those of other programs that it runs. Without DIR/call the
+// program is run as it is.
 package main
 
 import (
@@ -42,26 +43,26 @@ func run(dir string, argv []string) (int, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, syscall.Exec(argv[0], argv, os.Environ())
 	}
-	t := tracer{}
-	if _, serr := fmt.Sscan(string(text), &t.at, &t.action); errors.Join(err, serr) != nil {
+	t := tracer{count: map[string]int{}}
+	if _, serr := fmt.Sscan(string(text), &t.at, &t.kind, &t.action); errors.Join(err, serr) != nil {
 		return 0, fmt.Errorf("read %s: %w", file, errors.Join(err, serr))
 	}
 	if err := os.Remove(file); err != nil {
 		return 0, err
 	}
 	code, err := t.trace(argv)
-	return code, errors.Join(err, os.WriteFile(filepath.Join(dir, "calls"), fmt.Appendf(nil, "%d %d\n", t.count, t.chosen), 0o600))
+	return code, errors.Join(err, os.WriteFile(filepath.Join(dir, "calls"), fmt.Appendf(nil, "%d %d %d\n", t.count["change"], t.count["other"], t.chosen), 0o600))
 }
 
 // tracer counts system calls.
 type tracer struct {
-	at     int
-	action string
+	at           int
+	kind, action string
 
 	pid    int
-	count  int
-	chosen int // the number of the call at which it acted
-	fails  int // the thread whose call is to fail at its end; 0: none
+	count  map[string]int // by kind
+	chosen int            // the number of the call at which it acted
+	fails  int            // the thread whose call is to fail at its end; 0: none
 }
 
 // unseen are the calls that say nothing of what the program does.
@@ -72,6 +73,20 @@ func unseen(nr uint64) bool {
 		unix.SYS_GETTID, unix.SYS_TGKILL, unix.SYS_GETPID, unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_EXIT, unix.SYS_EXIT_GROUP, unix.SYS_ARCH_PRCTL,
 		unix.SYS_PRCTL, unix.SYS_SCHED_GETAFFINITY, unix.SYS_RESTART_SYSCALL, unix.SYS_EXECVE, unix.SYS_TIMER_CREATE, unix.SYS_TIMER_SETTIME,
 		unix.SYS_TIMER_DELETE, unix.SYS_SETITIMER, unix.SYS_WAITID, unix.SYS_PIPE2:
+		return true
+	}
+	return false
+}
+
+// changes tells whether a call changes files, or says something to somebody.
+func changes(c callInfo) bool {
+	switch c.nr {
+	case unix.SYS_OPENAT:
+		return c.args[2]&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT) != 0
+	case unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_MKDIRAT,
+		unix.SYS_UNLINKAT, unix.SYS_SYMLINKAT, unix.SYS_LINKAT, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_FTRUNCATE,
+		unix.SYS_FSETXATTR, unix.SYS_SETXATTR, unix.SYS_COPY_FILE_RANGE, unix.SYS_SENDFILE, unix.SYS_SPLICE, unix.SYS_FLOCK, unix.SYS_FCNTL,
+		unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_SENDMSG, unix.SYS_SENDTO, unix.SYS_PIDFD_OPEN:
 		return true
 	}
 	return false
@@ -132,7 +147,8 @@ type callInfo struct {
 	_    uint32
 	_, _ uint64
 	nr   uint64
-	_    [7]uint64
+	args [6]uint64
+	_    uint64
 }
 
 const (
@@ -156,7 +172,11 @@ func (t *tracer) call(tid int) {
 	if unseen(info.nr) {
 		return
 	}
-	if t.count++; t.count != t.at {
+	kind := "other"
+	if changes(info) {
+		kind = "change"
+	}
+	if t.count[kind]++; kind != t.kind || t.count[kind] != t.at {
 		return
 	}
 	t.chosen = int(info.nr)
