@@ -95,7 +95,7 @@ func TestDoctor(t *testing.T) {
 		{"unit edited", "echo '# x' >>/etc/systemd/system/quiesce.service; touch -d '+1 minute' /etc/systemd/system/quiesce.service", "systemctl daemon-reload", "units", 3},
 		{"scopes' drop-in lost", "mv /etc/systemd/system/cri-containerd-.scope.d/50-quiesce.conf /tmp; systemctl daemon-reload", "mv /tmp/50-quiesce.conf /etc/systemd/system/cri-containerd-.scope.d; systemctl daemon-reload", "scopes", 1},
 		{"scopes' drop-in not in effect", "mv /etc/systemd/system/cri-containerd-.scope.d/50-quiesce.conf /tmp; systemctl daemon-reload; mv /tmp/50-quiesce.conf /etc/systemd/system/cri-containerd-.scope.d", "systemctl daemon-reload", "scopes", 1},
-		{"logind does not wait", "mkdir -p /etc/systemd/logind.conf.d; printf '[Login]\\nInhibitDelayMaxSec=0\\n' >/etc/systemd/logind.conf.d/x.conf; systemctl restart systemd-logind", "rm /etc/systemd/logind.conf.d/x.conf; systemctl restart systemd-logind", "logind", 3},
+		{"logind does not wait", "mkdir -p /etc/systemd/logind.conf.d; printf '[Login]\\nInhibitDelayMaxSec=0\\n' >/etc/systemd/logind.conf.d/zzzz.conf; systemctl restart systemd-logind", "rm /etc/systemd/logind.conf.d/zzzz.conf; systemctl restart systemd-logind", "logind", 3},
 		{"kubelet's own shutdown", "mkdir -p /var/lib/kubelet; echo 'shutdownGracePeriod: 30s' >/var/lib/kubelet/config.yaml", "rm /var/lib/kubelet/config.yaml", "kubelet shutdown", 3},
 		{"open inbox", "chmod 777 /var/lib/quiesce/inbox", "chmod 700 /var/lib/quiesce/inbox", "stage", 1},
 		{"inbox of another", "chown 1000 /var/lib/quiesce/inbox", "chown 0 /var/lib/quiesce/inbox", "stage", 1},

@@ -81,6 +81,7 @@ func TestEachFaultIsFound(t *testing.T) {
 		"no drop-in":             {func(f *Facts) { f.ScopeFile = false }, "scopes", Problem},
 		"drop-in not in effect":  {func(f *Facts) { f.Scopes = append(f.Scopes, Unit{Name: "x"}) }, "scopes", Problem},
 		"no delay":               {func(f *Facts) { f.Delay = 0 }, "logind", Warning},
+		"short delay":            {func(f *Facts) { f.Deadline = time.Hour }, "logind", Note},
 		"no logind":              {func(f *Facts) { f.DelayError = broken }, "logind", Warning},
 		"kubelet's shutdown":     {func(f *Facts) { f.KubeletGrace = time.Minute }, "kubelet shutdown", Warning},
 		"kubelet delays":         {func(f *Facts) { f.Delayers = []string{"kubelet"} }, "kubelet shutdown", Warning},

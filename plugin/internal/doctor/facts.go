@@ -20,7 +20,8 @@ type Facts struct {
 
 	Delay      time.Duration // logind's InhibitDelayMaxSec, as it is in effect
 	DelayError error
-	Delayers   []string // who delays a shutdown, without quiesce
+	Deadline   time.Duration // of a drain
+	Delayers   []string      // who delays a shutdown, without quiesce
 
 	KubeletGrace time.Duration // of the kubelet's own graceful node shutdown; 0: it is off
 	KubeletFile  string        // that says so

@@ -94,9 +94,9 @@ func logind(f Facts, found found) {
 	case f.DelayError != nil:
 		found(Warning, "systemctl status systemd-logind dbus", "logind does not answer, a drain begins only when systemd stops units: %v", f.DelayError)
 	case f.Delay < leastDelay:
-		found(Warning, "InhibitDelayMaxSec=5 in /etc/systemd/logind.conf.d/", "logind waits %v for whoever delays a shutdown: the drain begins in its unit's ExecStop", f.Delay)
-	default:
-		found(Note, "", "logind waits up to %v for a drain to begin; the drain unit waits for its end, however long that is", f.Delay)
+		found(Warning, "InhibitDelayMaxSec in a file of /etc/systemd/logind.conf.d that comes last by name", "logind waits %v for whoever delays a shutdown: the drain begins in its unit's ExecStop", f.Delay)
+	case f.Delay < f.Deadline:
+		found(Note, "InhibitDelayMaxSec in a file of /etc/systemd/logind.conf.d that comes last by name", "logind waits up to %v, a drain may take %v: the rest is done when systemd stops the services", f.Delay, f.Deadline)
 	}
 }
 
