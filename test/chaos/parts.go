@@ -168,6 +168,7 @@ type target struct{ name, pkg string }
 func targets() []target {
 	return []target{
 		{"FuzzChange", "./plugin/internal/containerd/config"},
+		{"FuzzChangeLegacy", "./plugin/internal/containerd/config"},
 		{"FuzzParseManifest", "./plugin/stage"},
 		{"FuzzRequest", "./plugin/internal/control"},
 		{"FuzzAnnotations", "./plugin/internal/drain"},
