@@ -96,6 +96,23 @@ func TestOrderAndGrace(t *testing.T) {
 	})
 }
 
+// Where the runtime is slow, a signal arrives late: the grace is counted from then on.
+func TestSlowRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuntime(tp("a", "uses-it", asks("3")))
+		r.slow = 300 * time.Millisecond
+		r.does = map[string]behaviour{"c-uses-it": {after: 2900 * time.Millisecond}}
+		st, err := r.drain(t.Context(), DefaultPolicy())
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, r, st)
+		if got := outcomes(st)["c-uses-it"]; got != Exited {
+			t.Errorf("outcome %q, signalled %v, killed %v", got, r.signals, r.kills)
+		}
+	})
+}
+
 // One cannot be killed, one hangs in its hook, one ignores its signal: the drain ends in time and names them.
 func TestDeadlineHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

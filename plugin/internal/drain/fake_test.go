@@ -29,6 +29,7 @@ type runtime struct {
 	stopped  []string       // sandboxes
 	hooks    []string
 	down     bool
+	slow     time.Duration // before it answers a question; a signal takes twice as long to arrive
 	onSignal func(id string)
 	saves    []*State
 }
@@ -78,7 +79,8 @@ func (r *runtime) StopContainer(ctx context.Context, id string, timeout time.Dur
 	}
 	r.calls[id]++
 	if len(r.signals[id]) == 0 {
-		r.signals[id] = append(r.signals[id], time.Now())
+		r.signals[id] = append(r.signals[id], time.Now().Add(2*r.slow))
+		b.after += 2 * r.slow
 		if b.after >= 0 {
 			time.AfterFunc(b.after, func() {
 				r.mu.Lock()
@@ -149,6 +151,7 @@ func (r *runtime) States(ctx context.Context) (map[string]node.ContainerState, e
 }
 
 func (r *runtime) Exit(_ context.Context, id string) (Exit, error) {
+	<-time.After(r.slow)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.down {

@@ -14,6 +14,7 @@ const (
 	lease     = time.Second            // how long a stop call is held: a long one freezes CRI when a plugin registers (containerd#14083)
 	sent      = 300 * time.Millisecond // after which a stop call that has not failed has sent its signal
 	arrival   = 250 * time.Millisecond // of a signal
+	slowness  = 3                      // a signal takes at most so many times what a question takes, beyond arrival
 	again     = 200 * time.Millisecond // between tries while the runtime does not answer
 	podStop   = 15 * time.Second       // for one sandbox: a network plugin that is gone blocks
 	exitLimit = 5 * time.Second        // for the runtime to tell how a container ended
@@ -71,15 +72,18 @@ func (e *Engine) container(ctx context.Context, p *PodRecord, c *ContainerRecord
 		return
 	}
 	gone := e.watch.gone(c.ID)
+	asked := time.Now()
 	if c.Signal.IsZero() {
 		if x, err := e.exit(ctx, c.ID); err == nil && (x.Ended || !x.Known) {
 			e.record(ctx, c, x)
 			return
 		}
 	}
+	answer := time.Since(asked)
 	e.hook(ctx, p, c, deadline, gone)
-	// A signal takes its time to arrive when many are sent; nobody is killed before he had his grace from then on.
-	deadline = later(deadline, time.Now().UTC().Add(Floor)).Add(arrival + extra/2)
+	// A signal takes its time to arrive when many are sent, and the longer the slower the runtime answers; nobody is
+	// killed before he had his grace from then on.
+	deadline = later(deadline, time.Now().UTC().Add(Floor)).Add(arrival + extra/2 + min(slowness*answer, lease))
 	if deadline.After(e.state.Deadline) {
 		deadline = later(e.state.Deadline, time.Now().UTC().Add(Floor))
 	}
