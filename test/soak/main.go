@@ -104,7 +104,11 @@ func (o *outcome) churn(ctx context.Context, l *lab.Lab, lasts, every time.Durat
 				return err
 			}
 			phase := []string{"live", "removed"}[o.Changes%2]
-			if _, err := l.WaitPhase(ctx, "soak", phase); err != nil {
+			err := l.Until(ctx, "the change is "+phase, func(ctx context.Context) (bool, error) {
+				rs, err := l.Results(ctx)
+				return rs["soak"].Phase == phase, err
+			})
+			if err != nil {
 				return err
 			}
 		}

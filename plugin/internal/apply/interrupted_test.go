@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 
 	"quiesce/plugin/internal/node"
@@ -57,4 +58,40 @@ func TestSIGTERM(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestARollbackThatFailsKeepsItsJournal although the restart of an earlier one is owed: paying that would end it.
+func TestARollbackThatFailsKeepsItsJournal(t *testing.T) {
+	m := newMachine(t)
+	m.broken = func(hs []string) error {
+		if len(hs) > 1 {
+			return errors.New("does not start")
+		}
+		return nil
+	}
+	m.stage(manifest(stage.Install, "i", "a"))
+	m.stage(manifest(stage.Install, "k", "b"))
+	undo, away := m.path("stage/store/undo"), m.path("stage/store/undo-away")
+	m.on = map[string]func(){"restart done": func() {
+		if m.restarts == 3 { // k, alone
+			check(t, os.Rename(undo, away))
+		}
+	}}
+	if err := m.run(); err == nil {
+		t.Fatal("the rollback worked")
+	}
+	a, done := m.apply()
+	if j, err := a.Store.Journal(); err != nil || j == nil || m.restarts != 3 {
+		t.Errorf("journal %+v, %v, after %d restarts", j, err, m.restarts)
+	}
+	done()
+	m.on = nil
+	check(t, errors.Join(os.RemoveAll(undo), os.Rename(away, undo)))
+	for range stage.MaxAttempts {
+		check(t, m.run())
+	}
+	m.wantPhase("i", stage.Rejected, "rolled back")
+	m.wantPhase("k", stage.Rejected, "rolled back")
+	m.wantOriginal()
+	m.settled("at last")
 }

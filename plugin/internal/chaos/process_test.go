@@ -450,7 +450,7 @@ func (w *world) judgeRestart() {
 			w.violateLocked("restart while a container of %s is being created", p.id)
 		}
 	}
-	if w.answers && w.window == nil && !w.excused {
+	if w.answers && time.Since(w.since) > time.Second && w.window == nil && !w.excused { // one that was silent is not asked again
 		w.violateLocked("restart with nothing frozen")
 	}
 	w.looked, w.excused = time.Time{}, false

@@ -37,6 +37,7 @@ type world struct {
 	process int // the runtime's; 0: none
 	last    int
 	answers bool
+	since   time.Time // of answering
 	loaded  []string
 	delay   time.Duration // until a runtime that was started answers
 	noBus   time.Time     // until when systemd cannot be asked
@@ -140,7 +141,7 @@ func (w *world) startRuntime() error {
 	if w.process != me {
 		return errors.New("job canceled")
 	}
-	w.answers = true
+	w.answers, w.since = true, time.Now()
 	w.judgeDowntime()
 	return nil
 }

@@ -95,7 +95,10 @@ func parseHook(text, ports string) (*Hook, error) {
 			return nil, err
 		}
 		return &Hook{TCP: l.TCPSocket.Host + ":" + port}, nil
-	case l.Sleep != nil && l.Sleep.Seconds >= 0 && l.Sleep.Seconds < int64(24*time.Hour/time.Second):
+	case l.Sleep != nil:
+		if s := l.Sleep.Seconds; s < 0 || s > int64(24*time.Hour/time.Second) {
+			return nil, fmt.Errorf("read hook: it sleeps for %d seconds", s)
+		}
 		return &Hook{Sleep: time.Duration(l.Sleep.Seconds) * time.Second}, nil
 	}
 	return nil, errors.New("read hook: it has no action")
