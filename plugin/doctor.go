@@ -50,7 +50,7 @@ func doctorCommand() *cli.Command {
 
 func verdict(all []doctor.Finding) error {
 	switch doctor.Worst(all) {
-	case doctor.OK, doctor.Note:
+	case doctor.OK, doctor.Note, doctor.Unknown:
 		return nil
 	case doctor.Warning:
 		return errWarned

@@ -81,16 +81,14 @@ func (b *builder) goEnv(name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func (b *builder) buildah(verb string, args ...string) string {
+func (b *builder) buildah(verb string, args ...string) {
 	b.Helper()
 	all := append([]string{"--root", filepath.Join(b.dir, "root"), "--runroot", filepath.Join(b.dir, "run"), "--storage-driver", "vfs", verb}, args...)
 	cmd := exec.CommandContext(b.ctx, "buildah", all...)
 	cmd.Env = b.env
-	out, err := cmd.CombinedOutput()
-	if err != nil {
+	if out, err := cmd.CombinedOutput(); err != nil {
 		b.Fatalf("buildah %s: %v\n%s", verb, err, out)
 	}
-	return string(out)
 }
 
 // image builds a target of the Dockerfile and returns the archive.

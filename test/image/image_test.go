@@ -147,11 +147,9 @@ func (r *rig) daemon(version string) {
 	r.Helper()
 	err := r.Until(r.ctx, "quiesce "+version+" runs and is synchronized", func(ctx context.Context) (bool, error) {
 		out, err := r.Quiesce(ctx, "status", "--output", "json")
-		if err != nil || !strings.Contains(out, `"version": "`+version+`"`) {
-			return false, nil
-		}
+		right := err == nil && strings.Contains(out, `"version": "`+version+`"`)
 		s, err := r.Status(ctx)
-		return err == nil && s.NRI.Connected && !s.Runtime.Listed.IsZero(), nil
+		return right && err == nil && s.NRI.Connected && !s.Runtime.Listed.IsZero(), nil
 	})
 	if err != nil {
 		r.Fatal(err)
