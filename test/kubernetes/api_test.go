@@ -19,9 +19,9 @@ metadata: { name: i-sidecar, namespace: default }
 spec:
   terminationGracePeriodSeconds: 33
   initContainers:
-    - { name: proxy, image: "` + node.BusyboxImage + `", restartPolicy: Always, command: [sleep, "1000000"] }
+    - { name: proxy, image: "` + node.BusyboxImage + `", restartPolicy: Always, command: [sh, -c, "trap 'exit 0' TERM; sleep 1000000 & wait"] }
   containers:
-    - { name: main, image: "` + node.BusyboxImage + `", command: [sleep, "1000000"] }
+    - { name: main, image: "` + node.BusyboxImage + `", command: [sh, -c, "trap 'exit 0' TERM; sleep 1000000 & wait"] }
 `
 
 // harmlessJob is a Job that could be an installer as far as CRI tells while it starts.

@@ -59,7 +59,7 @@ func waitBlocked(ctx context.Context, t *testing.T, c *kube.Cluster, reason, who
 // steady checks for longer than the quiet period that containerd is not restarted.
 func steady(ctx context.Context, t *testing.T, c *kube.Cluster, want int) {
 	t.Helper()
-	end := time.Now().Add(5 * time.Second)
+	end := time.Now().Add(3 * time.Second)
 	check(t, c.Until(ctx, "some time has passed", func(context.Context) (bool, error) { return time.Now().After(end), nil }))
 	if n := restarts(ctx, t, c); n != want {
 		t.Errorf("containerd was restarted %d times, want %d", n, want)

@@ -49,7 +49,7 @@ func NaiveOptions(name string) kube.Options {
 
 // Options are those of a cluster with quiesce.
 func Options(name string, shims ...string) kube.Options {
-	return kube.Options{Lab: lab.Options{Name: name, Shims: append([]string{shim}, shims...)}}
+	return kube.Options{Lab: lab.Options{Name: name, Quiet: time.Second, Shims: append([]string{shim}, shims...)}}
 }
 
 // Naive runs the reported Job in its reported form on a node without quiesce.

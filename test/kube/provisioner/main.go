@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -113,6 +114,9 @@ func restart() error {
 		}
 		if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
 			return fmt.Errorf("restart containerd: %w", err)
+		}
+		for syscall.Kill(pid, 0) == nil { // on a busy machine it would still see this program end
+			runtime.Gosched()
 		}
 		found = true
 	}
