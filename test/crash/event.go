@@ -95,10 +95,14 @@ func (p *player) createAtLook(ctx context.Context) error {
 	if p.Faults > 0 {
 		return p.installAny(ctx) // the fence is the daemon's, who may be away
 	}
-	if err := p.put("plan", "1 hold looked"); err != nil {
+	forget := func() error { // an apply that was killed at a step has left word, too
+		_, err := p.Exec(ctx, "rm", "-f", chaosDir+"/plan", chaosDir+"/planned", chaosDir+"/reached")
 		return err
 	}
-	defer func() { _, _ = p.Exec(ctx, "rm", "-f", chaosDir+"/plan", chaosDir+"/planned", chaosDir+"/reached") }()
+	if err := errors.Join(forget(), p.put("plan", "1 hold looked")); err != nil {
+		return err
+	}
+	defer func() { _ = forget() }()
 	if err := p.installAny(ctx); err != nil {
 		return err
 	}
