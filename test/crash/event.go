@@ -73,7 +73,7 @@ func (p *player) start(ctx context.Context, pod node.Pod, code int, to *[]*promi
 func (p *player) forget() {
 	for _, pod := range slices.Concat(p.pods, p.installers) {
 		pod.forget()
-		<-pod.ended
+		_ = <-pod.ended
 	}
 	p.pods, p.installers = nil, nil
 }

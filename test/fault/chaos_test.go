@@ -103,11 +103,23 @@ func TestChaos_Storm(t *testing.T) {
 	ctx, lasts := span(ctx, t, 15*time.Second, 2*time.Minute)
 	const quiesce, installer = "/opt/quiesce/bin/quiesce", "/root/quiesce/quiesce-installer"
 	storm := [][]string{
-		{quiesce, "hold", "a storm"}, {quiesce, "release"}, {quiesce, "release"}, {quiesce, "status"}, {quiesce, "run"}, {quiesce, "run"},
-		{quiesce, "apply", "--now", "--yes"}, {quiesce, "apply", "--now", "--yes"}, {quiesce, "drain", "--pod", "default/victim", "--yes", "--deadline", "15s"},
-		{quiesce, "drain", "--handler", "many-0", "--yes", "--deadline", "15s"}, {quiesce, "resume"}, {quiesce, "report"}, {quiesce, "plan", "--all"},
-		{installer, "install", "--handler", "many-0", "--runtime-type", "io.containerd.runc.v2"}, {installer, "uninstall", "--handler", "many-0"},
-		{installer, "install", "--handler", "many-1", "--runtime-type", "io.containerd.runc.v2"}, {installer, "uninstall", "--handler", "many-1"},
+		{quiesce, "hold", "a storm"},
+		{quiesce, "release"},
+		{quiesce, "release"},
+		{quiesce, "status"},
+		{quiesce, "run"},
+		{quiesce, "run"},
+		{quiesce, "apply", "--now", "--yes"},
+		{quiesce, "apply", "--now", "--yes"},
+		{quiesce, "drain", "--pod", "default/victim", "--yes", "--deadline", "15s"},
+		{quiesce, "drain", "--handler", "many-0", "--yes", "--deadline", "15s"},
+		{quiesce, "resume"},
+		{quiesce, "report"},
+		{quiesce, "plan", "--all"},
+		{installer, "install", "--handler", "many-0", "--runtime-type", "io.containerd.runc.v2"},
+		{installer, "uninstall", "--handler", "many-0"},
+		{installer, "install", "--handler", "many-1", "--runtime-type", "io.containerd.runc.v2"},
+		{installer, "uninstall", "--handler", "many-1"},
 		{installer, "install", "--handler", "many-2", "--runtime-type", "io.containerd.runc.v2", "--option", "Root=/run/r"},
 		{"systemctl", "kill", "--signal=TERM", "quiesce-apply.service"},
 	}

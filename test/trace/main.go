@@ -129,11 +129,11 @@ func (t *tracer) trace(argv []string) (int, error) {
 
 // stopped handles a stop of a thread and tells the signal that it is to get.
 func (t *tracer) stopped(tid int, ws syscall.WaitStatus) int {
-	switch sig := ws.StopSignal(); {
-	case sig == syscall.SIGTRAP|0x80:
+	switch sig := ws.StopSignal(); sig {
+	case syscall.SIGTRAP | 0x80:
 		t.call(tid)
 		return 0
-	case sig == syscall.SIGTRAP, sig == syscall.SIGSTOP: // of the kernel, for the tracer
+	case syscall.SIGTRAP, syscall.SIGSTOP: // of the kernel, for the tracer
 		return 0
 	default:
 		return int(sig)

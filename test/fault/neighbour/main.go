@@ -13,31 +13,29 @@ import (
 
 type slow struct{ takes time.Duration }
 
-func (s slow) wait(ctx context.Context) {
+func (s slow) wait(ctx context.Context) error {
 	select {
 	case <-time.After(s.takes):
+		return nil
 	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
-func (s slow) Synchronize(ctx context.Context, _ []*api.PodSandbox, _ []*api.Container) ([]*api.ContainerUpdate, error) {
-	s.wait(ctx)
-	return nil, nil
+func (s slow) Synchronize(ctx context.Context, _ []*api.PodSandbox, _ []*api.Container) ([]*api.ContainerUpdate, error) { //nolint:unparam // the stub looks for this signature
+	return nil, s.wait(ctx)
 }
 
 func (s slow) RunPodSandbox(ctx context.Context, _ *api.PodSandbox) error {
-	s.wait(ctx)
-	return nil
+	return s.wait(ctx)
 }
 
-func (s slow) CreateContainer(ctx context.Context, _ *api.PodSandbox, _ *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	s.wait(ctx)
-	return nil, nil, nil
+func (s slow) CreateContainer(ctx context.Context, _ *api.PodSandbox, _ *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) { //nolint:unparam // the stub looks for this signature
+	return nil, nil, s.wait(ctx)
 }
 
-func (s slow) StopContainer(ctx context.Context, _ *api.PodSandbox, _ *api.Container) ([]*api.ContainerUpdate, error) {
-	s.wait(ctx)
-	return nil, nil
+func (s slow) StopContainer(ctx context.Context, _ *api.PodSandbox, _ *api.Container) ([]*api.ContainerUpdate, error) { //nolint:unparam // the stub looks for this signature
+	return nil, s.wait(ctx)
 }
 
 func run() error {
