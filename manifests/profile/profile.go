@@ -28,6 +28,7 @@ type Profile struct {
 	Config        string   `toml:"config"`      // as containerd reads it
 	Template      string   `toml:"template"`    // what Config is rendered from
 	Dropins       string   `toml:"dropins"`     // the directory of drop-ins, where Config does not say it by a glob
+	Merged        string   `toml:"merged"`      // what the drop-ins are merged into
 	CopyFrom      string   `toml:"copyFrom"`    // what Config is at first, where the unit reads another, read-only file
 	Environment   string   `toml:"environment"` // what tells the unit to read Config
 	Kubelet       string   `toml:"kubelet"`     // its root directory

@@ -47,7 +47,7 @@ const config = "/etc/containerd/config.toml"
 
 // TestConfig_b is the demo's story, a rollback and the frozen exit codes, with each containerd.
 func TestConfig_b_EveryContainerd(t *testing.T) {
-	for _, version := range node.Matrix()[1:] {
+	for _, version := range node.Matrix() {
 		t.Run(version, func(t *testing.T) {
 			t.Run("story", func(t *testing.T) { story(t, version) })
 			t.Run("codes", func(t *testing.T) { codes(t, version) })

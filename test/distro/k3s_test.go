@@ -28,6 +28,7 @@ func TestConfig_c_K3s(t *testing.T) {
 	t.Parallel()
 	for name, y := range map[string]layout{
 		"drop-ins":     k3s("version = 3\nimports = [\"{{ .Dir }}/config-v3.toml.d/*.toml\"]\n"+tables, "k3s.service"),
+		"template":     k3s("version = 3\n"+tables, "k3s.service"),
 		"another unit": k3s("version = 3\nimports = [\"{{ .Dir }}/config-v3.toml.d/*.toml\"]\n"+tables, "k3s-two.service"),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -121,7 +121,7 @@ func (l *Lab) install(ctx context.Context, o Options) error {
 	}
 	return l.Until(ctx, "the daemon is synchronized", func(ctx context.Context) (bool, error) {
 		s, err := l.Status(ctx)
-		return err == nil && s.NRI.Connected && s.Runtime.Error == "" && !s.Runtime.Listed.IsZero(), nil
+		return err == nil && (s.NRI.Connected || strings.HasPrefix(o.Node.Containerd, "1.")) && s.Runtime.Error == "" && !s.Runtime.Listed.IsZero(), nil
 	})
 }
 

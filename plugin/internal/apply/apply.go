@@ -52,7 +52,9 @@ type Apply struct {
 	Binary string // the runtime's own program, which checks a config; empty: the library's loader alone, as the newest
 	Shims  string // directory that shims are placed in
 
-	Template string                                                   // what the config is made from at each start, which is edited instead; empty: nothing
+	Template string // what the config is made from at each start, which is edited instead; empty: nothing
+	Dropins  string // the directory of drop-ins that somebody merges into the file Merged; empty: nobody does
+	Merged   string
 	Version  func(ctx context.Context, binary string) (string, error) // of the program; nil: it is asked
 
 	Verify time.Duration // how long the runtime may take until it answers and everything is there

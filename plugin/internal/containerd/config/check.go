@@ -38,7 +38,7 @@ func Check(ctx context.Context, binary string, c *Config, changes []Change, want
 	if err != nil {
 		return fmt.Errorf("check changed config: %w", err)
 	}
-	e := expect{want: want, gone: gone, back: c.adopted()}
+	e := expect{want: want, gone: gone, back: c.adopted(), nri: c.nri && c.release.legacy()}
 	load := loadTree
 	if c.release.legacy() {
 		load = c.legacyTree
@@ -52,7 +52,7 @@ func Check(ctx context.Context, binary string, c *Config, changes []Change, want
 	dump := dumper{binary: binary, dir: tmp}
 	// The present config is dumped from its own place, so that the copies are compared with the real thing. Only when a
 	// drop-in of ours is broken, and about to be mended, there is nothing that containerd could read.
-	if !c.broken() {
+	if !c.broken() && c.virtual == nil {
 		before = c.path
 	}
 	e.full = true
@@ -159,7 +159,7 @@ func (c *Config) copyTo(dir string, changes []Change) (string, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil { //nolint:forbidigo // in our own temporary directory
 		return "", fmt.Errorf("make copy: %w", err)
 	}
-	v := overlay(c.release, changes)
+	v := overlay(c.release, slices.Concat(c.virtual, changes))
 	data, ok := c.rootWith(v)
 	if !ok {
 		return root, nil

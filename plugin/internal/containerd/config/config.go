@@ -28,6 +28,8 @@ type Config struct {
 	template *source              // what the root is made from; nil: nothing. It is text, and not decoded
 	shape    *source              // the root, or what the template says of it
 	ours     map[string]Installed // by path, in every directory where we may have put some
+	nri      bool                 // Place.NRI
+	virtual  []Change             // how the disk is looked at, see Place.virtual
 	foreign  map[string]bool      // files with a name of ours that are not ours
 }
 
@@ -42,7 +44,7 @@ func Read(at Place) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read config: %w", err)
 	}
-	c := &Config{path: path, target: path, release: r, ours: map[string]Installed{}, foreign: map[string]bool{}}
+	c := &Config{path: path, target: path, release: r, nri: at.NRI, ours: map[string]Installed{}, foreign: map[string]bool{}}
 	if err := c.readTemplate(at.Template); err != nil {
 		return nil, err
 	}
@@ -55,11 +57,15 @@ func Read(at Place) (*Config, error) {
 	if _, err := filepath.EvalSymlinks(path); err != nil {
 		return nil, fmt.Errorf("read config: follow %s: %w", path, err)
 	}
-	if c.root, err = overlay(r, nil).load(path); err != nil {
+	if c.virtual, err = at.virtual(path); err != nil {
+		return nil, err
+	}
+	v := overlay(r, c.virtual)
+	if c.root, err = v.load(path); err != nil {
 		return nil, err
 	}
 	c.root.ours, c.target, c.shape = false, c.root.target, c.root
-	if c.sources, _, err = overlay(r, nil).closure(c.root); err != nil {
+	if c.sources, _, err = v.closure(c.root); err != nil {
 		return nil, err
 	}
 	return c, c.readOurs()
@@ -102,6 +108,9 @@ func (c *Config) Handlers() ([]Installed, error) {
 		all = append(all, c.ours[path])
 	}
 	for _, s := range c.texts() {
+		if s == c.root && c.template != nil {
+			continue // it has what the template had at the last start
+		}
 		if s.region != nil {
 			all = append(all, s.region.handlers...)
 		}

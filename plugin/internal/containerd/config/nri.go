@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -36,4 +37,22 @@ func ReadNRI(ctx context.Context, path string) (NRI, error) {
 		}
 	}
 	return n, nil
+}
+
+const pluginNRI = "io.containerd.nri.v1.nri"
+
+// nriText turns NRI on where it is off because no file says anything of it (containerd 1.7 pkg/nri/config.go). A file that
+// has the table has the word: nothing is said against it.
+func (c *Config) nriText() (string, error) {
+	if !c.nri || !c.release.legacy() || c.release.before(release{1, 7}) {
+		return "", nil
+	}
+	for _, s := range c.sources {
+		if s.plugin(pluginNRI) != nil {
+			return "", nil
+		}
+	}
+	var body bytes.Buffer
+	err := renderTable(&body, []string{"plugins", pluginNRI}, map[string]any{"disable": false})
+	return builtinHead + "NRI, which is off before containerd 2.0 unless it is asked for\n" + body.String(), err
 }

@@ -17,6 +17,9 @@ type Place struct {
 	Root     string // the file that containerd is given
 	Version  string // containerd's, as it prints it: 2.4.2, v2.1.5-k3s1; empty: the newest
 	Template string // the file from which Root is made at each start, which is then edited instead; empty: nobody makes it
+	Dropins  string // the directory whose files somebody merges into the file Merged, which Root imports; empty: nobody does
+	Merged   string
+	NRI      bool // turn NRI on together with the first handler, where it is off by default: before containerd 2.0
 }
 
 // release is a version of containerd as far as it matters.

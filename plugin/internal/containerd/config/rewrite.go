@@ -153,6 +153,11 @@ func (e edit) region() (string, error) {
 		path = shape.spelled(path)
 	}
 	text, err := renderRegion(want, kept, path)
+	if err != nil {
+		return "", err
+	}
+	nri, err := e.c.nriText()
+	text = nri + text
 	if err == nil && e.s == e.c.template {
 		err = e.c.templateTakes(text)
 	}
