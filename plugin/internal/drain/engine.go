@@ -85,6 +85,9 @@ type Engine struct {
 // leasePer is added to a lease for each container of a step: that many runc run at the same time.
 const leasePer = 40 * time.Millisecond
 
+// reachFirst is how long a drain waits until it knows the processes; a few milliseconds for each shim are usual.
+const reachFirst = time.Second
+
 // State is a copy for whoever looks on; nil before Run.
 func (e *Engine) State() *State {
 	e.mu.Lock()
@@ -103,7 +106,11 @@ func (e *Engine) Run(ctx context.Context, st *State) error {
 	st.Phase = Draining
 	e.mu.Unlock()
 	var reaching sync.WaitGroup
-	reaching.Go(func() { e.reach(ctx) }) // a shim that hangs makes it wait; the drain does not
+	reached := make(chan struct{})
+	reaching.Go(func() {
+		defer close(reached)
+		e.reach(ctx)
+	})
 	defer reaching.Wait()
 	e.watch = newWatch(e.Observer)
 	stop := e.watch.start(ctx)
@@ -111,6 +118,7 @@ func (e *Engine) Run(ctx context.Context, st *State) error {
 	if err := e.hooks(ctx, PreDrain, nil); err != nil {
 		return e.abort(ctx, err)
 	}
+	wait(ctx, reached, reachFirst) // beside it the signals of a large tier would lie far apart; a shim that hangs makes it wait, not the drain
 	for i := st.Current; i < len(st.Steps) && ctx.Err() == nil; i++ {
 		if err := e.tier(ctx, i); err != nil {
 			return e.abort(ctx, err)

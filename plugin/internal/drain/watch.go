@@ -22,6 +22,7 @@ type watch struct {
 const (
 	pollFirst = 20 * time.Millisecond
 	pollLast  = 100 * time.Millisecond
+	lookShare = 5 // it looks for a sixth of the time at most: a list of all containers is not for nothing on a crowded node
 )
 
 func newWatch(o Observer) *watch {
@@ -53,6 +54,7 @@ func (w *watch) run(ctx context.Context) {
 			}
 			continue
 		}
+		began := time.Now()
 		look, cancel := context.WithTimeout(ctx, exitLimit)
 		states, err := w.observer.States(look)
 		cancel()
@@ -65,6 +67,7 @@ func (w *watch) run(ctx context.Context) {
 		case err == nil:
 			down = false
 		}
+		pause = max(pause, lookShare*time.Since(began))
 		select {
 		case <-time.After(pause):
 			pause = min(pause+pause/8, pollLast)
