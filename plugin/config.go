@@ -234,7 +234,10 @@ func (c *Config) validate() error {
 }
 
 func (c *Config) policy() gate.Policy {
-	return gate.Policy{Quiet: time.Duration(c.QuietPeriod), MaxDefer: time.Duration(c.MaxDefer), Undecided: time.Duration(c.UndecidedTimeout)}
+	quiet := time.Duration(c.QuietPeriod)
+	return gate.Policy{
+		Quiet: quiet, MaxDefer: time.Duration(c.MaxDefer), Undecided: time.Duration(c.UndecidedTimeout), Lead: min(quiet/2, time.Second),
+	}
 }
 
 func (c *Config) rules() node.Rules {

@@ -87,6 +87,7 @@ type Ticket struct {
 	Now       bool      `json:"now,omitempty"`       // the operator's override: whoever is in flight, all entries
 	Undecided bool      `json:"undecided,omitempty"` // undecided pods were waited for long enough
 	Forced    bool      `json:"forced,omitempty"`    // maxDefer has passed: installers in flight do not count
+	Due       time.Time `json:"due,omitzero"`        // when the quiet period ends: until then apply only prepares
 	Issued    time.Time `json:"issued"`
 }
 

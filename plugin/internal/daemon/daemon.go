@@ -75,7 +75,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.show(ctx, in, dec)
 		if dec.Open && !in.Running {
 			running = true
-			t := apply.Ticket{Ready: dec.Ready, Undecided: dec.Tired, Forced: dec.Forced, Issued: time.Now().UTC()}
+			t := apply.Ticket{Ready: dec.Ready, Undecided: dec.Tired, Forced: dec.Forced, Due: dec.Due, Issued: time.Now().UTC()}
 			log.G(ctx).WithField("entries", t.Ready).Info("the gate opens")
 			go func() { applied <- d.Start(ctx, t) }()
 		}

@@ -59,6 +59,7 @@ type Policy struct {
 	Quiet     time.Duration // how long nothing may object before the gate opens
 	MaxDefer  time.Duration // after this long installers in flight no longer keep it closed; 0: never
 	Undecided time.Duration // how long pods that only might be installers, or that are being stopped, keep it closed, together
+	Lead      time.Duration // how long before the end of the quiet period apply may begin to prepare; it restarts nothing before
 }
 
 // Input is what is known at a moment.
@@ -87,6 +88,7 @@ type Decision struct {
 	Since    time.Time // of the phase
 	Blockers []Blocker
 	Open     bool          // start apply now
+	Due      time.Time     // with Open: the end of the quiet period, before which nothing of the host may change; zero: it is over
 	Ready    []string      // with Open: the entries it may apply
 	Drain    []string      // drain the pods of these handlers now
 	Forced   bool          // maxDefer has passed: installers in flight no longer count
@@ -174,6 +176,12 @@ func (g *Gate) collect(in Input, clear bool, empty []string, d *Decision) {
 	case left <= 0:
 		d.Open, g.quiet = true, time.Time{}
 		return
+	case left <= g.policy.Lead && !in.Emptying && len(empty) == 0:
+		d.Open, d.Due, g.quiet = true, g.quiet.Add(g.policy.Quiet), time.Time{}
+		return
+	}
+	if left > g.policy.Lead {
+		left -= g.policy.Lead
 	}
 	d.Check = min(left, time.Second)
 	d.Blockers = append(d.Blockers, Blocker{Reason: QuietPeriod, Since: g.quiet})

@@ -217,3 +217,27 @@ func TestAFaultKeepsTheGateClosed(t *testing.T) {
 		t.Errorf("it stays closed: %+v", d)
 	}
 }
+
+// TestLead: apply may begin before the quiet period ends, and is told when that is; who comes in between is asked again then.
+func TestLead(t *testing.T) {
+	p := policy()
+	p.Lead = time.Second
+	g := New(p, at(0))
+	in := func(s float64) Input {
+		return Input{Now: at(s), Answers: true, Pending: []stage.Entry{entry(stage.Install, "i", "a")}}
+	}
+	if d := g.Decide(in(0)); d.Open || d.Check > time.Second {
+		t.Errorf("at 0: %+v", d)
+	}
+	if d := g.Decide(in(3.5)); d.Open || d.Check > 500*time.Millisecond {
+		t.Errorf("at 3.5 s: %+v", d)
+	}
+	if d := g.Decide(in(4.2)); !d.Open || !d.Due.Equal(at(5)) {
+		t.Errorf("at 4.2 s: open %v, due %v", d.Open, d.Due)
+	}
+	late := New(p, at(0))
+	late.Decide(in(0))
+	if d := late.Decide(in(6)); !d.Open || !d.Due.IsZero() {
+		t.Errorf("at 6 s: open %v, due %v", d.Open, d.Due)
+	}
+}
