@@ -19,6 +19,7 @@ import (
 	"quiesce/plugin/internal/apply"
 	"quiesce/plugin/internal/control"
 	"quiesce/plugin/internal/failpoint"
+	"quiesce/plugin/internal/gate"
 	"quiesce/plugin/stage"
 )
 
@@ -143,6 +144,12 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 			defer cancel()
 			return daemon.Fence(ctx, up)
 		},
+	}
+	a.Draining = func(ctx context.Context) bool {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		s, err := daemon.Status(ctx)
+		return err == nil && slices.ContainsFunc(s.Gate.Blockers, func(b gate.Blocker) bool { return b.Reason == gate.Draining })
 	}
 	if cfg.FreezeLimit > 0 {
 		a.Freezer = newFreezer(cfg, client)

@@ -141,15 +141,20 @@ func (b *Inbox) copyIn(ctx context.Context, name string, i int, open Source, pro
 
 // copyDigest writes src to name and tells its size and digest.
 func (t *Tree) copyDigest(ctx context.Context, name string, src io.Reader, progress func(int64)) (File, error) {
-	sum := sha256.New()
-	c := &counter{ctx: ctx, r: io.TeeReader(io.LimitReader(src, MaxFile+1), sum), progress: progress}
-	if err := t.Write(name, c, Attr{Mode: 0o600}); err != nil {
+	hashed := newAside(io.LimitReader(src, MaxFile+1), sha256.New())
+	c := &counter{ctx: ctx, r: hashed, progress: progress}
+	var sum []byte
+	err := func() error {
+		defer func() { sum = hashed.sum() }()
+		return t.Write(name, c, Attr{Mode: 0o600})
+	}()
+	if err != nil {
 		return File{}, err
 	}
 	if c.n > MaxFile {
 		return File{}, fmt.Errorf("copy %s: more than the %d bytes allowed", name, MaxFile)
 	}
-	return File{Size: c.n, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+	return File{Size: c.n, SHA256: hex.EncodeToString(sum)}, nil
 }
 
 type counter struct {

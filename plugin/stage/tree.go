@@ -101,7 +101,7 @@ func (t *Tree) WriteBytes(name string, b []byte, attr Attr) error {
 }
 
 func fill(f *os.File, r io.Reader, attr Attr, label []byte) error {
-	if _, err := io.Copy(f, r); err != nil {
+	if err := pour(f, r); err != nil {
 		return err
 	}
 	if err := f.Chown(attr.UID, attr.GID); err != nil {

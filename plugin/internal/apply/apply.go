@@ -62,6 +62,8 @@ type Apply struct {
 
 	Freezer Freezer // nil: nothing is frozen
 
+	Draining func(ctx context.Context) bool // tells whether a drain keeps the gate closed, as far as known; nil: none does
+
 	late []stage.Change // that a Follower's restart begins with
 
 	Step func(name string) // called between the steps, for tests; nil: nothing is

@@ -15,6 +15,7 @@ func TestDue(t *testing.T) {
 	for name, meanwhile := range map[string]func(m *machine){
 		"nothing":       func(*machine) {},
 		"another entry": func(m *machine) { m.stage(manifest(stage.Install, "j", "b")) },
+		"a drain":       func(*machine) {},
 		"a hold": func(m *machine) {
 			s, err := stage.Open(m.path("stage"))
 			check(m.t, err)
@@ -27,6 +28,7 @@ func TestDue(t *testing.T) {
 			m.stage(manifest(stage.Install, "i", "a"))
 			a, done := m.apply()
 			defer done()
+			a.Draining = func(context.Context) bool { return name == "a drain" }
 			due := time.Now().Add(500 * time.Millisecond)
 			ended := make(chan error, 1)
 			go func() {

@@ -56,6 +56,8 @@ func (a *Apply) await(ctx context.Context, t Ticket, batch []stage.Entry) error 
 		return fmt.Errorf("%w: entry %s was staged meanwhile", ErrDeferred, staged[0].ID)
 	case hold.Who != "":
 		return fmt.Errorf("%w: %s holds", ErrDeferred, hold.Who)
+	case a.Draining != nil && a.Draining(ctx):
+		return fmt.Errorf("%w: pods are being drained", ErrDeferred)
 	}
 	return nil
 }
