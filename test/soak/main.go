@@ -86,7 +86,9 @@ func (o *outcome) churn(ctx context.Context, l *lab.Lab, lasts, every time.Durat
 		for ; !over(); o.Pods++ {
 			p, err := l.RunPod(ctx, node.Pod{Name: fmt.Sprintf("soak-%d", o.Pods), Containers: []node.Container{node.Shell("sleep 0.3; exit 3")}})
 			if err == nil {
-				err = p.Remove(ctx)
+				err = l.Until(ctx, "the pod is removed", func(ctx context.Context) (bool, error) {
+					return p.Remove(ctx) == nil, nil // its cgroup may be busy for a moment
+				})
 			}
 			if err != nil {
 				return err
