@@ -56,13 +56,13 @@ func (p *player) start(ctx context.Context, pod node.Pod, code int, to *[]*promi
 	p.Bench.pods++
 	pod.Name = fmt.Sprintf("history-%d", p.Bench.pods)
 	pod.Labels = node.JobLabels(pod.Name)
-	starting, cancel := context.WithTimeout(ctx, 30*time.Second)
+	starting, cancel := context.WithTimeout(ctx, 2*time.Minute) // entries that containerd does not start with are tried one by one
 	defer cancel()
 	got, err := p.StartPod(starting, pod)
 	if err != nil {
 		return err
 	}
-	ending, forget := context.WithTimeout(ctx, time.Minute)
+	ending, forget := context.WithTimeout(ctx, 2*time.Minute)
 	done := &promise{RunningPod: got, code: code, ended: make(chan error, 1), forget: forget}
 	go func() { done.ended <- got.Wait(ending) }()
 	*to = append(*to, done)
