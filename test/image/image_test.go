@@ -146,10 +146,9 @@ func (r *rig) start(p node.Pod) *node.RunningPod {
 func (r *rig) daemon(version string) {
 	r.Helper()
 	err := r.Until(r.ctx, "quiesce "+version+" runs and is synchronized", func(ctx context.Context) (bool, error) {
-		out, err := r.Quiesce(ctx, "status", "--output", "json")
-		right := err == nil && strings.Contains(out, `"version": "`+version+`"`)
+		out, asked := r.Quiesce(ctx, "status", "--output", "json")
 		s, err := r.Status(ctx)
-		return right && err == nil && s.NRI.Connected && !s.Runtime.Listed.IsZero(), nil
+		return asked == nil && strings.Contains(out, `"version": "`+version+`"`) && err == nil && s.NRI.Connected && !s.Runtime.Listed.IsZero(), nil
 	})
 	if err != nil {
 		r.Fatal(err)
