@@ -32,7 +32,7 @@ func pour(f *os.File, r io.Reader) error {
 		at += int64(n)
 		switch err {
 		case nil:
-		case io.EOF, io.ErrUnexpectedEOF: //nolint:errorlint // io.ReadFull returns them as they are
+		case io.EOF, io.ErrUnexpectedEOF:
 			return nil
 		default:
 			return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"quiesce/test/bench/measure"
@@ -19,7 +20,8 @@ const manifests = "/etc/kubernetes/manifests"
 
 // kubeletConfig is a kubelet of its own, with static pods only, that stops pods by priority: a band for each tier.
 func kubeletConfig() string {
-	config := `apiVersion: kubelet.config.k8s.io/v1beta1
+	var config strings.Builder
+	config.WriteString(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 staticPodPath: ` + manifests + `
@@ -34,11 +36,11 @@ resolvConf: ""
 maxPods: 250
 evictionHard: { nodefs.available: 0%, nodefs.inodesFree: 0%, imagefs.available: 0%, memory.available: 1Mi }
 shutdownGracePeriodByPodPriority:
-`
+`)
 	for tier := range drain.Tiers {
-		config += fmt.Sprintf("- { priority: %d, shutdownGracePeriodSeconds: 30 }\n", priority(tier))
+		fmt.Fprintf(&config, "- { priority: %d, shutdownGracePeriodSeconds: 30 }\n", priority(tier))
 	}
-	return config
+	return config.String()
 }
 
 // priority is what makes the kubelet stop a tier's pods in the order of the tiers.
