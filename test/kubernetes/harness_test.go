@@ -50,7 +50,7 @@ func (s *shared) close() (err error) {
 // get returns a cluster for a test, with a limit on the test's time.
 func (s *shared) get(t testing.TB, c **kube.Cluster, o kube.Options) (context.Context, *kube.Cluster) {
 	t.Helper()
-	ctx := limit(t, 6*time.Minute)
+	ctx := limit(t, 8*time.Minute)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if *c == nil {

@@ -35,11 +35,12 @@ func message(b []byte, f func(field int, text []byte, number uint64) error) erro
 		b = b[n:]
 		var text []byte
 		var number uint64
-		if kind == protowire.BytesType {
+		switch kind { //nolint:exhaustive // the others are passed over
+		case protowire.BytesType:
 			text, n = protowire.ConsumeBytes(b)
-		} else if kind == protowire.VarintType {
+		case protowire.VarintType:
 			number, n = protowire.ConsumeVarint(b)
-		} else {
+		default:
 			n = protowire.ConsumeFieldValue(field, kind, b)
 		}
 		if n < 0 {
