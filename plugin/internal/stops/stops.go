@@ -3,14 +3,15 @@
 package stops
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 // methods are those of CRI in which a restart must not come.
@@ -43,37 +44,33 @@ func InFlight(ctx context.Context, address string) ([]string, error) {
 
 // count reads Prometheus' text format: of a method, calls started less calls handled with whatever code.
 func count(r io.Reader) (busy []string, err error) {
-	calls, counted := map[string]float64{}, false
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		name, rest, _ := strings.Cut(lines.Text(), "{")
-		labels, value, ok := strings.Cut(rest, "} ")
-		sign := map[string]float64{"grpc_server_started_total": 1, "grpc_server_handled_total": -1}[name]
-		if sign == 0 || !ok {
-			continue
-		}
-		counted = true
-		n, err := strconv.ParseFloat(strings.Fields(value + " ")[0], 64)
-		if err != nil {
-			return nil, fmt.Errorf("read containerd's metrics: %w", err)
-		}
-		for _, m := range methods() {
-			if strings.Contains(labels, `grpc_method="`+m+`"`) && strings.Contains(labels, `grpc_service="runtime.v1.RuntimeService"`) {
-				calls[m] += sign * n
-			}
-		}
-	}
-	if err := lines.Err(); err != nil {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(r)
+	if err != nil {
 		return nil, fmt.Errorf("read containerd's metrics: %w", err)
 	}
-	if !counted {
+	started, handled := families["grpc_server_started_total"], families["grpc_server_handled_total"]
+	if started == nil || handled == nil {
 		return nil, ErrNotCounted
 	}
 	for _, m := range methods() {
-		if calls[m] > 0 {
-			busy = append(busy, fmt.Sprintf("%s (%.0f)", m, calls[m]))
+		if n := calls(started, m) - calls(handled, m); n > 0 {
+			busy = append(busy, fmt.Sprintf("%s (%.0f)", m, n))
 		}
 	}
 	return busy, nil
+}
+
+// calls sums a counter over the calls of a method of CRI.
+func calls(f *dto.MetricFamily, method string) (n float64) {
+	for _, metric := range f.GetMetric() {
+		is := map[string]string{}
+		for _, l := range metric.GetLabel() {
+			is[l.GetName()] = l.GetValue()
+		}
+		if is["grpc_method"] == method && is["grpc_service"] == "runtime.v1.RuntimeService" {
+			n += metric.GetCounter().GetValue()
+		}
+	}
+	return n
 }

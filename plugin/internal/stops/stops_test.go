@@ -13,6 +13,7 @@ const text = `# TYPE grpc_server_started_total counter
 grpc_server_started_total{grpc_method="StopContainer",grpc_service="runtime.v1.RuntimeService",grpc_type="unary"} 7
 grpc_server_started_total{grpc_method="StopPodSandbox",grpc_service="runtime.v1.RuntimeService",grpc_type="unary"} 3
 grpc_server_started_total{grpc_method="Version",grpc_service="runtime.v1.RuntimeService",grpc_type="unary"} 90
+# TYPE grpc_server_handled_total counter
 grpc_server_handled_total{grpc_code="OK",grpc_method="StopContainer",grpc_service="runtime.v1.RuntimeService",grpc_type="unary"} 4
 grpc_server_handled_total{grpc_code="Canceled",grpc_method="StopContainer",grpc_service="runtime.v1.RuntimeService",grpc_type="unary"} 1
 grpc_server_handled_total{grpc_code="OK",grpc_method="StopPodSandbox",grpc_service="runtime.v1.RuntimeService",grpc_type="unary"} 3

@@ -20,8 +20,7 @@ func ReadNRI(ctx context.Context, path string) (NRI, error) {
 	if err != nil {
 		return NRI{}, err
 	}
-	plugins, _ := tree["plugins"].(map[string]any)
-	t, _ := plugins["io.containerd.nri.v1.nri"].(map[string]any)
+	t := treeSource(tree).plugin(pluginNRI)
 	var n NRI
 	if off, ok := t["disable"].(bool); ok {
 		n.Disabled = &off
