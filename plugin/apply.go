@@ -221,7 +221,7 @@ func applyNow(ctx context.Context, c *cli.Command, cfg Config) error {
 		drift, err := drift(ctx, cfg, store, nil)
 		if err != nil || len(drift) == 0 { // apply itself would say what is wrong
 			fmt.Fprintln(c.Root().Writer, "nothing is staged")
-			return nil //nolint:nilerr // as above
+			return nil
 		}
 		fmt.Fprintf(c.Root().Writer, "Somebody has overwritten %s: this repairs it.\n", strings.Join(drift, ", "))
 	}

@@ -97,18 +97,33 @@ func TestFind(t *testing.T) {
 		want    Found
 		because string
 	}{
-		"nothing runs": {files("usr/lib/systemd/system/containerd.service"), 0,
-			Found{Unit: "containerd.service", Socket: "/run/containerd/containerd.sock", Config: "/etc/containerd/config.toml"}, "no process is behind"},
-		"another unit and config": {files("proc/77/cgroup=12:cpu:/x\n1:name=systemd:/system.slice/my-containerd.service\n", "proc/77/exe=/opt/bin/containerd (deleted)", "proc/77/cmdline=/opt/bin/containerd\x00--config\x00/opt/c.toml\x00"), 77,
-			Found{Unit: "my-containerd.service", Socket: "/run/containerd/containerd.sock", Config: "/opt/c.toml", Program: "/opt/bin/containerd", PID: 77}, "is in its cgroup"},
-		"two containerds, and the kubelet says which": {files("proc/9/comm=kubelet\n", "proc/9/cmdline=/usr/bin/kubelet\x00--container-runtime-endpoint=unix:///run/second/containerd.sock\x00",
-			"proc/77/cgroup=0::/system.slice/second.service\n", "proc/77/exe=/usr/bin/containerd", "proc/77/cmdline=containerd\x00-c=/etc/second.toml\x00", "usr/lib/systemd/system/containerd.service"), 77,
-			Found{Unit: "second.service", Socket: "/run/second/containerd.sock", Config: "/etc/second.toml", Program: "/usr/bin/containerd", PID: 77}, "/proc/9/cmdline says so"},
-		"the kubelet's file says which": {files("proc/9/comm=kubelet\n", "proc/9/cmdline=/usr/bin/kubelet\x00--config=/var/lib/k0s/kubelet.yaml\x00", "var/lib/k0s/kubelet.yaml=a: b\ncontainerRuntimeEndpoint: unix:///run/k0s/containerd.sock\n",
-			k0s, "etc/systemd/system/k0sworker.service", "proc/77/exe=/var/lib/k0s/bin/containerd", "proc/77/cmdline=/var/lib/k0s/bin/containerd\x00--config=/etc/k0s/containerd.toml\x00"), 77,
-			Found{Unit: "k0sworker.service", Socket: "/run/k0s/containerd.sock", Config: "/etc/k0s/containerd.toml", Program: "/var/lib/k0s/bin/containerd", PID: 77}, "/var/lib/k0s/kubelet.yaml says so"},
-		"one file that is several programs": {files("etc/systemd/system/k3s.service", "proc/77/cgroup=0::/system.slice/k3s.service\n", "proc/77/exe=/k/bin/k3s", "k/bin/containerd", "k/bin/k3s", "proc/77/cmdline=containerd\x00-c\x00/k/config.toml\x00"), 77,
-			Found{Unit: "k3s.service", Socket: "/run/k3s/containerd/containerd.sock", Config: "/k/config.toml", Program: "/k/bin/containerd", PID: 77}, "process 77 runs it"},
+		"nothing runs": {
+			files("usr/lib/systemd/system/containerd.service"), 0,
+			Found{Unit: "containerd.service", Socket: "/run/containerd/containerd.sock", Config: "/etc/containerd/config.toml"},
+			"no process is behind",
+		},
+		"another unit and config": {
+			files("proc/77/cgroup=12:cpu:/x\n1:name=systemd:/system.slice/my-containerd.service\n", "proc/77/exe=/opt/bin/containerd (deleted)", "proc/77/cmdline=/opt/bin/containerd\x00--config\x00/opt/c.toml\x00"), 77,
+			Found{Unit: "my-containerd.service", Socket: "/run/containerd/containerd.sock", Config: "/opt/c.toml", Program: "/opt/bin/containerd", PID: 77},
+			"is in its cgroup",
+		},
+		"two containerds, and the kubelet says which": {
+			files("proc/9/comm=kubelet\n", "proc/9/cmdline=/usr/bin/kubelet\x00--container-runtime-endpoint=unix:///run/second/containerd.sock\x00",
+				"proc/77/cgroup=0::/system.slice/second.service\n", "proc/77/exe=/usr/bin/containerd", "proc/77/cmdline=containerd\x00-c=/etc/second.toml\x00", "usr/lib/systemd/system/containerd.service"), 77,
+			Found{Unit: "second.service", Socket: "/run/second/containerd.sock", Config: "/etc/second.toml", Program: "/usr/bin/containerd", PID: 77},
+			"/proc/9/cmdline says so",
+		},
+		"the kubelet's file says which": {
+			files("proc/9/comm=kubelet\n", "proc/9/cmdline=/usr/bin/kubelet\x00--config=/var/lib/k0s/kubelet.yaml\x00", "var/lib/k0s/kubelet.yaml=a: b\ncontainerRuntimeEndpoint: unix:///run/k0s/containerd.sock\n",
+				k0s, "etc/systemd/system/k0sworker.service", "proc/77/exe=/var/lib/k0s/bin/containerd", "proc/77/cmdline=/var/lib/k0s/bin/containerd\x00--config=/etc/k0s/containerd.toml\x00"), 77,
+			Found{Unit: "k0sworker.service", Socket: "/run/k0s/containerd.sock", Config: "/etc/k0s/containerd.toml", Program: "/var/lib/k0s/bin/containerd", PID: 77},
+			"/var/lib/k0s/kubelet.yaml says so",
+		},
+		"one file that is several programs": {
+			files("etc/systemd/system/k3s.service", "proc/77/cgroup=0::/system.slice/k3s.service\n", "proc/77/exe=/k/bin/k3s", "k/bin/containerd", "k/bin/k3s", "proc/77/cmdline=containerd\x00-c\x00/k/config.toml\x00"), 77,
+			Found{Unit: "k3s.service", Socket: "/run/k3s/containerd/containerd.sock", Config: "/k/config.toml", Program: "/k/bin/containerd", PID: 77},
+			"process 77 runs it",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := linked{tc.root}

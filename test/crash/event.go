@@ -73,7 +73,7 @@ func (p *player) start(ctx context.Context, pod node.Pod, code int, to *[]*promi
 func (p *player) forget() {
 	for _, pod := range slices.Concat(p.pods, p.installers) {
 		pod.forget()
-		_ = <-pod.ended
+		<-pod.ended //nolint:errcheck // given up, it says so
 	}
 	p.pods, p.installers = nil, nil
 }

@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"quiesce/test/lab"
 )
@@ -77,10 +78,6 @@ func (d distro) install(ctx context.Context, l *lab.Lab) error {
 			return err
 		}
 	}
-	units := ""
-	for _, u := range d.units {
-		units += " " + u
-	}
 	_, err = script(ctx, l, fmt.Sprintf(`set -e
 systemctl disable --now containerd
 rm -f $(systemctl show -P FragmentPath containerd) /etc/containerd/config.toml
@@ -88,7 +85,7 @@ mkdir -p %[1]s /var/snap/microk8s/common/run /run/containerd
 mount --bind /var/lib/containerd %[1]s
 ln -sfn %[2]s /run/containerd/containerd.sock
 systemctl daemon-reload
-systemctl enable --now %[3]s`, d.root, d.socket, units))
+systemctl enable --now %[3]s`, d.root, d.socket, strings.Join(d.units, " ")))
 	if err != nil {
 		return err
 	}

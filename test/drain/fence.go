@@ -24,8 +24,8 @@ type Fence struct {
 	Recreated int `json:"recreated_after_resume"` // pods that run again
 }
 
-// DrainFenced drains twenty pods of all tiers under such a kubelet, and resumes.
-func DrainFenced(ctx context.Context, l *lab.Lab, k *Kubelet, keep Keep) (f Fence, err error) {
+// MeasureFence drains twenty pods of all tiers under such a kubelet, and resumes.
+func MeasureFence(ctx context.Context, l *lab.Lab, k *Kubelet, keep Keep) (f Fence, err error) {
 	if _, err := script(ctx, l, "mkdir -p /opt/cni/bin /var/lib/kubelet/plugins"); err != nil {
 		return f, err
 	}

@@ -14,7 +14,7 @@ func TestDrain_d(t *testing.T) {
 	t.Run("all tiers", func(t *testing.T) {
 		t.Parallel()
 		ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-d"})
-		f, err := DrainFenced(ctx, l, k, nil)
+		f, err := MeasureFence(ctx, l, k, nil)
 		check(t, err)
 		t.Logf("%+v", f)
 		if f.Refused < Refusals || f.Created > 0 || f.Recreated != FencedPods {

@@ -86,8 +86,8 @@ func StartHundred(ctx context.Context, l *lab.Lab, k *Kubelet) ([]Pod, error) {
 	return pods, Started(ctx, l, names(pods)...)
 }
 
-// DrainHundred drains the node of these pods and measures. problems name every breach.
-func DrainHundred(ctx context.Context, l *lab.Lab, pods []Pod, keep Keep) (o Order, problems []string, err error) {
+// MeasureOrder drains the node of these pods and measures. problems name every breach.
+func MeasureOrder(ctx context.Context, l *lab.Lab, pods []Pod, keep Keep) (o Order, problems []string, err error) {
 	plan, err := l.Quiesce(ctx, "plan")
 	if err != nil {
 		return o, nil, err

@@ -38,7 +38,7 @@ func hundred(t testing.TB) Order {
 	ctx, l, k := setup(t, 8*time.Minute, lab.Options{Name: "drain-b"})
 	pods, err := StartHundred(ctx, l, k)
 	check(t, err)
-	o, problems, err := DrainHundred(ctx, l, pods, nil)
+	o, problems, err := MeasureOrder(ctx, l, pods, nil)
 	check(t, err)
 	for _, p := range problems {
 		t.Error(p)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -71,10 +72,7 @@ func TestJudge(t *testing.T) {
 	runc := map[string]any{"runtime_type": "r"}
 	good := map[string]any{"runtime_type": two.Type, "options": two.Options, "privileged_without_host_devices": true, "snapshotter": "", "list": []any{}, "sandboxer": "podsandbox"}
 	with := func(key string, value any) map[string]any {
-		m := map[string]any{}
-		for k, v := range good {
-			m[k] = v
-		}
+		m := maps.Clone(good)
 		m[key] = value
 		return m
 	}

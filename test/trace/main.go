@@ -129,11 +129,12 @@ func (t *tracer) trace(argv []string) (int, error) {
 
 // stopped handles a stop of a thread and tells the signal that it is to get.
 func (t *tracer) stopped(tid int, ws syscall.WaitStatus) int {
-	switch sig := ws.StopSignal(); sig {
-	case syscall.SIGTRAP | 0x80:
+	sig := ws.StopSignal()
+	switch int(sig) {
+	case int(syscall.SIGTRAP) | 0x80:
 		t.call(tid)
 		return 0
-	case syscall.SIGTRAP, syscall.SIGSTOP: // of the kernel, for the tracer
+	case int(syscall.SIGTRAP), int(syscall.SIGSTOP): // of the kernel, for the tracer
 		return 0
 	default:
 		return int(sig)

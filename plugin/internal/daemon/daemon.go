@@ -86,7 +86,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if d.busy {
-				<-emptied // it is cut off, and goes on with the next daemon
+				d.drained(ctx, <-emptied) // it is cut off, and goes on with the next daemon
 			}
 			return d.last(ctx, running, applied)
 		case err := <-applied:

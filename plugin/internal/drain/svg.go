@@ -84,8 +84,11 @@ func (d *drawing) title(now time.Time) {
 		s.Began.UTC().Format("2006-01-02 15:04:05 UTC"), s.Took(now).Seconds(), all, len(s.Steps), hard))
 	x := 10.0
 	for _, k := range []struct{ color, text string }{
-		{barFine, "signal to exit"}, {barHook, "preStop hook"}, {barHard, "killed or unkillable"},
-		{barOpen, "ended otherwise"}, {tierTime, "time of the tier"},
+		{barFine, "signal to exit"},
+		{barHook, "preStop hook"},
+		{barHard, "killed or unkillable"},
+		{barOpen, "ended otherwise"},
+		{tierTime, "time of the tier"},
 	} {
 		fmt.Fprintf(&d.b, `<rect x="%.1f" y="47" width="10" height="10" fill="%s"/>`+"\n", x, k.color)
 		d.text(x+14, 56, "start", "", k.text)

@@ -22,9 +22,12 @@ func staged(volume, device string) Mount {
 
 func TestHeld(t *testing.T) {
 	all := []Mount{
-		{"/", "ext4", "8:1"}, csi("u-a", "v1", "8:16"), staged("v1", "8:16"), csi("u-a", "v2", "8:32"), csi("u-b", "v2", "8:32"), staged("v2", "8:32"),
-		{kubelet + "/pods/u-a/volumes/kubernetes.io~nfs/home", "nfs4", "0:50"}, {kubelet + "/pods/u-a/volumes/kubernetes.io~empty-dir/x", "tmpfs", "0:51"},
-		{"/snap" + kubelet + "/pods/u-a/volumes/kubernetes.io~csi/v3/mount", "xfs", "8:48"}, {"/home", "nfs4", "0:52"},
+		{"/", "ext4", "8:1"},
+		csi("u-a", "v1", "8:16"), staged("v1", "8:16"), csi("u-a", "v2", "8:32"), csi("u-b", "v2", "8:32"), staged("v2", "8:32"),
+		{kubelet + "/pods/u-a/volumes/kubernetes.io~nfs/home", "nfs4", "0:50"},
+		{kubelet + "/pods/u-a/volumes/kubernetes.io~empty-dir/x", "tmpfs", "0:51"},
+		{"/snap" + kubelet + "/pods/u-a/volumes/kubernetes.io~csi/v3/mount", "xfs", "8:48"},
+		{"/home", "nfs4", "0:52"},
 		{kubelet + "/pods/u-a/volume-subpaths/v1/main/0", "ext4", "8:16"},
 	}
 	pods := map[string]bool{"u-a": true}

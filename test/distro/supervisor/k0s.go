@@ -67,7 +67,7 @@ func supervise(ctx context.Context, cmd *exec.Cmd, events <-chan error) error {
 			calm = nil
 		case <-ctx.Done():
 			_ = cmd.Process.Signal(syscall.SIGTERM)
-			<-ended
+			fmt.Println("supervisor: containerd ended:", <-ended)
 			return nil
 		case err := <-ended:
 			fmt.Println("supervisor: containerd ended:", err)

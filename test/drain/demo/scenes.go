@@ -61,7 +61,7 @@ func (d *demo) postgres(ctx context.Context, w drain.Way) error {
 // fence drains under a kubelet that makes anew at once what ends.
 func (d *demo) fence(ctx context.Context) error {
 	return on(ctx, lab.Options{Name: "demo-fence"}, func(l *lab.Lab, k *drain.Kubelet) error {
-		f, err := drain.DrainFenced(ctx, l, k, d.keep)
+		f, err := drain.MeasureFence(ctx, l, k, d.keep)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (d *demo) order(ctx context.Context, round int) (good bool, err error) {
 		}
 		d.say("order: 100 pods run; draining")
 		kept := map[string][]byte{}
-		o, problems, err := drain.DrainHundred(ctx, l, pods, func(file string, data []byte) error { kept[file] = data; return nil })
+		o, problems, err := drain.MeasureOrder(ctx, l, pods, func(file string, data []byte) error { kept[file] = data; return nil })
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 // loadLegacy is the loader of containerd 1.7, with its own TOML library: files in order, each plugin's table whole
 // (LoadConfig and mergeConfig in services/server/config/config.go). It gives the table of CRI as that containerd finds
 // it, and the other plugins' tables.
-func loadLegacy(path string) (version int64, cri map[string]any, others map[string]any, err error) {
+func loadLegacy(path string) (cri, others map[string]any, err error) {
 	version, plugins, loaded := int64(1), map[string]any{}, map[string]bool{}
 	for pending := []string{path}; len(pending) > 0; pending = pending[1:] {
 		if loaded[pending[0]] {
@@ -22,7 +22,7 @@ func loadLegacy(path string) (version int64, cri map[string]any, others map[stri
 		loaded[pending[0]] = true
 		tree, err := tomlv1.LoadFile(pending[0])
 		if err != nil {
-			return 0, nil, nil, err
+			return nil, nil, err
 		}
 		var file struct {
 			Version int                    `toml:"version"`
@@ -30,7 +30,7 @@ func loadLegacy(path string) (version int64, cri map[string]any, others map[stri
 			Plugins map[string]tomlv1.Tree `toml:"plugins"`
 		}
 		if err := tree.Unmarshal(&file); err != nil {
-			return 0, nil, nil, err
+			return nil, nil, err
 		}
 		if file.Version != 0 {
 			version = int64(file.Version)
@@ -42,7 +42,7 @@ func loadLegacy(path string) (version int64, cri map[string]any, others map[stri
 			matches := []string{absolute(pending[0], pattern)}
 			if strings.Contains(pattern, "*") {
 				if matches, err = filepath.Glob(matches[0]); err != nil {
-					return 0, nil, nil, err
+					return nil, nil, err
 				}
 			}
 			pending = append(pending, matches...)
@@ -54,7 +54,7 @@ func loadLegacy(path string) (version int64, cri map[string]any, others map[stri
 	}
 	cri, _ = plugins[id].(map[string]any)
 	delete(plugins, id)
-	return version, cri, plugins, nil
+	return cri, plugins, nil
 }
 
 // criRuntimes are the runtimes that containerd 1.7 has with a table of CRI: those of the table, or the built-in one.
@@ -94,7 +94,7 @@ func FuzzChangeLegacy(f *testing.F) {
 			files["conf.d/other.toml"] = runcV2
 		}
 		dir, path := etc(t, files)
-		_, before, othersBefore, loadErr := loadLegacy(path)
+		before, othersBefore, loadErr := loadLegacy(path)
 		at := Place{Root: path, Version: legacyVersion}
 		c, err := Read(at)
 		if err != nil || loadErr != nil {
@@ -113,7 +113,7 @@ func FuzzChangeLegacy(f *testing.F) {
 		disk := snapshot(t, dir)
 		checked := Check(t.Context(), "", c, changes, []Handler{h}, nil)
 		apply(t, changes)
-		_, after, othersAfter, err := loadLegacy(path)
+		after, othersAfter, err := loadLegacy(path)
 		if err != nil {
 			t.Fatalf("containerd does not load it any more: %v\n%q", err, snapshot(t, dir))
 		}
