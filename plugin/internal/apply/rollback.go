@@ -24,6 +24,10 @@ func (a *Apply) restore(ctx context.Context, j *stage.Journal) error {
 			return err
 		}
 	}
+	// From here on the files may be old or new, whatever the runtime has loaded. A full stage keeps no rollback back.
+	if err := a.Store.Advance(j, stage.StepWriting); err != nil {
+		log.G(ctx).WithError(err).Warn("the rollback is not noted")
+	}
 	conflicts, err := a.Store.Rollback(j)
 	for _, c := range conflicts {
 		log.G(ctx).Warn(c)
