@@ -94,10 +94,10 @@ func hostile() map[string]harmEntry {
 	}
 }
 
-// hostFiles lists what is not quiesce's to touch.
+// hostFiles lists what is not quiesce's to touch; the labels for Node Feature Discovery are.
 func hostFiles(ctx context.Context, t *testing.T, l *lab.Lab) string {
 	t.Helper()
-	return sh(ctx, t, l, `find /etc /usr /opt /root /srv -xdev ! -path '/opt/quiesce/shims*' ! -path '/etc/containerd*' ! -path '/root/quiesce*' -printf '%p %y %m %U:%G %l ' \( -type f -printf '%s %T@\n' -o -printf '\n' \) | sort`)
+	return sh(ctx, t, l, `find /etc /usr /opt /root /srv -xdev ! -path '/opt/quiesce/shims*' ! -path '/etc/containerd*' ! -path /etc/kubernetes ! -path '/etc/kubernetes/node-feature-discovery*' ! -path '/root/quiesce*' -printf '%p %y %m %U:%G %l ' \( -type f -printf '%s %T@\n' -o -printf '\n' \) | sort`)
 }
 
 // TestLoss_f_HostileEntries: all of them at once, beside a good one that goes live; nothing else on the node changes.

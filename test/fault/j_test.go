@@ -1,6 +1,7 @@
 package fault_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -34,6 +35,10 @@ func TestLoss_j_NobodyButRoot(t *testing.T) {
 	ctx, l := lab.New(t, lab.Options{Name: "fault-j", Quiet: 300 * time.Millisecond})
 	stage(ctx, t, l, "theirs")
 	wantPhase(ctx, t, l, "theirs", "live")
+	check(t, l.Until(ctx, "the results tell of the new containerd", func(ctx context.Context) (bool, error) {
+		_, err := l.Exec(ctx, "sh", "-c", `grep -q "process $(systemctl show -P MainPID containerd) " /var/lib/quiesce/results/node.json`)
+		return err == nil, nil
+	}))
 	sh(ctx, t, l, "cp /root/quiesce/quiesce-installer /tmp/; chmod 755 /tmp/quiesce-installer")
 	before := sh(ctx, t, l, "find /var/lib/quiesce /run/quiesce /opt/quiesce /etc/quiesce /etc/containerd -printf '%p %m %U %s %T@\\n' | grep -v 'run/quiesce ' | sort")
 	as := func(script string) (string, error) {
