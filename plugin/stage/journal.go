@@ -19,12 +19,13 @@ import (
 type Step string
 
 // The steps of a transaction. A crash in StepWriting or StepRestarting is rolled back; StepUnverified waits for containerd;
-// in StepOwed nothing is left to be put back.
+// in StepOwed nothing is left to be put back; in StepVerified the entries have only to be settled.
 const (
 	StepWriting    Step = "writing"    // host files may be old or new
 	StepRestarting Step = "restarting" // host files are new, the runtime may run with either
 	StepUnverified Step = "unverified" // written at boot; the runtime will start with them
 	StepOwed       Step = "owed"       // host files are old again, the runtime may run with new ones: it has to be restarted
+	StepVerified   Step = "verified"   // the runtime runs with the new files, and is right
 )
 
 // Change is one file of the host to write, replace or remove.
@@ -49,6 +50,7 @@ type Journal struct {
 	Undo    []Undo    `json:"undo"`
 	Process string    `json:"process,omitempty"` // the runtime's process before the restart
 	Owed    bool      `json:"owed,omitempty"`    // that process runs with files of an earlier transaction, which are put back
+	Lost    []string  `json:"lost,omitempty"`    // containers whose exit codes the restart lost; with StepVerified
 	Began   time.Time `json:"began"`
 }
 

@@ -27,6 +27,9 @@ func (s *Store) Mend(now time.Time) error {
 			errs = errors.Join(errs, s.store.SweepTemp(path.Join("act", id)), s.store.SweepTemp(path.Join("act", id, filesDir)))
 		}
 	}
+	if !exists(s.store, journalName) { // copies of a journal that was not written, or is ended
+		errs = errors.Join(errs, s.store.Remove("undo"))
+	}
 	return errors.Join(errs, s.mendResults())
 }
 

@@ -106,10 +106,10 @@ func (a *Apply) Run(ctx context.Context, t Ticket) (err error) {
 	if err := a.Store.Begin(); err != nil {
 		log.G(ctx).WithError(err).Warn("if this apply dies, nobody will know")
 	}
-	defer func() { err = errors.Join(err, a.finish(ctx)) }()
+	defer func() { err = errors.Join(err, a.finish(ctx, err)) }()
 	a.at("locked")
 	if err := errors.Join(a.Store.Sweep(time.Now()), a.Store.Mend(time.Now())); err != nil {
-		log.G(ctx).WithError(err).Warn("the stage was not put in order")
+		a.faults = fmt.Errorf("put the stage in order: %w", err)
 	}
 	if err := a.recover(ctx, t); err != nil {
 		return err
@@ -139,15 +139,19 @@ func (a *Apply) applyAll(ctx context.Context, t Ticket) error {
 	}
 }
 
-// finish leaves no fence, and tells installers what is live.
-func (a *Apply) finish(ctx context.Context) error {
+// finish leaves no fence, and tells installers what is live. After a fault the next run has to look again.
+func (a *Apply) finish(ctx context.Context, fault error) error {
 	ctx = context.WithoutCancel(ctx)
 	_ = a.Fence(ctx, false) // without the daemon there is none
 	pending, err := a.Store.Acting()
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.Store.PublishLive(pending), a.Store.PruneResults(), a.sweepShims(ctx), a.Store.Done())
+	err = errors.Join(a.Store.PublishLive(pending), a.Store.PruneResults(), a.sweepShims(ctx))
+	if fault != nil && !errors.Is(fault, ErrDeferred) || a.faults != nil {
+		return err
+	}
+	return errors.Join(err, a.Store.Done())
 }
 
 // take copies everything staged out of the inbox, so that the order of entries is fixed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"testing"
 
 	"quiesce/plugin/internal/node"
@@ -94,4 +95,70 @@ func TestARollbackThatFailsKeepsItsJournal(t *testing.T) {
 	m.wantPhase("k", stage.Rejected, "rolled back")
 	m.wantOriginal()
 	m.settled("at last")
+}
+
+// dieAt lets apply die at the named step.
+func (m *machine) dieAt(step string) {
+	m.t.Helper()
+	m.on = map[string]func(){step: func() { m.crashAt = 1 }}
+	if !m.dies(m.run) {
+		m.t.Fatalf("it did not come to %q: %v", step, m.steps)
+	}
+	m.on = nil
+}
+
+// An entry whose last try dies when the runtime already runs with it is live: it is not rejected with its files on the host.
+func TestTheLastTryDiesAfterItsRestart(t *testing.T) {
+	for _, step := range []string{"verified", "settled", "journal ended"} {
+		t.Run(step, func(t *testing.T) {
+			m := newMachine(t)
+			m.stage(manifest(stage.Install, "i", "a"))
+			for range stage.MaxAttempts - 1 {
+				m.dieAt("journal opened")
+			}
+			m.dieAt(step)
+			check(t, m.run())
+			if want := []string{"a", "runc"}; !slices.Equal(m.loaded, want) || m.restarts != 1 {
+				t.Errorf("%v after %d restarts, want %v after one", m, m.restarts, want)
+			}
+			m.settled(step)
+		})
+	}
+}
+
+// Copies of a journal that was never written go, also when no transaction follows.
+func TestCopiesOfNoJournal(t *testing.T) {
+	m := newMachine(t)
+	m.stage(manifest(stage.Install, "old", "old"))
+	check(t, m.run())
+	left := m.path("stage/store/undo")
+	check(t, errors.Join(os.MkdirAll(left, 0o700), os.WriteFile(left+"/.quiesce-x", nil, 0o600)))
+	m.stage(manifest(stage.Remove, "r", "other"))
+	check(t, m.run())
+	if _, err := os.Stat(left); err == nil {
+		t.Error("the copies are still there")
+	}
+	m.settled("copies")
+}
+
+// What could not be put in order is tried again, and is said.
+func TestAResultThatCannotBeWritten(t *testing.T) {
+	m := newMachine(t)
+	m.stage(manifest(stage.Install, "i", "a"))
+	m.dieAt("settled")
+	store, err := stage.Open(m.path("stage"))
+	check(t, err)
+	current, err := store.Current()
+	check(t, errors.Join(err, store.Close()))
+	result := m.path("stage/results/" + current[0].ID + ".json")
+	check(t, errors.Join(os.Remove(result), os.Mkdir(result, 0o755)))
+	if err := m.run(); err == nil {
+		t.Fatal("no error")
+	}
+	if _, err := os.Stat(m.path("stage/store/running")); err != nil {
+		t.Errorf("nobody will look again: %v", err)
+	}
+	check(t, os.Remove(result))
+	check(t, m.run())
+	m.settled("again")
 }

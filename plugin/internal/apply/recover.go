@@ -24,6 +24,9 @@ func (a *Apply) recover(ctx context.Context, t Ticket) error {
 		return err
 	}
 	log.G(ctx).WithField("entries", j.Entries).WithField("step", j.Step).Info("ending the transaction of an earlier run")
+	if j.Step == stage.StepVerified {
+		return a.conclude(ctx, j, batch)
+	}
 	now, err := a.Unit.Process(ctx)
 	if err != nil {
 		return err
@@ -41,11 +44,11 @@ func (a *Apply) recover(ctx context.Context, t Ticket) error {
 		return context.Cause(ctx)
 	}
 	if why == nil {
-		if err := a.Store.End(); err != nil {
+		if err := a.Store.Advance(j, stage.StepVerified); err != nil {
 			return err
 		}
-		a.at("journal ended")
-		return a.settle(ctx, batch, "", nil)
+		a.at("verified")
+		return a.conclude(ctx, j, batch)
 	}
 	if a.CRI.Answers(ctx) {
 		if err := a.lastLook(ctx, t, nil); err != nil {
@@ -128,6 +131,13 @@ func (a *Apply) restoreEarlier(ctx context.Context) error {
 	j, err := a.Store.Journal()
 	if err != nil || j == nil {
 		return err
+	}
+	if j.Step == stage.StepVerified {
+		batch, err := a.entriesOf(j)
+		if err != nil {
+			return err
+		}
+		return a.conclude(ctx, j, batch)
 	}
 	log.G(ctx).WithField("entries", j.Entries).WithField("step", j.Step).Info("putting back what an earlier run left")
 	if err := a.restore(ctx, j); err != nil {

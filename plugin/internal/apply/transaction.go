@@ -58,11 +58,25 @@ func (a *Apply) carry(ctx context.Context, t Ticket, batch []stage.Entry, change
 		return a.undo(ctx, j, batch, err)
 	}
 	a.thaw(ctx)
-	if err := errors.Join(a.Store.End(), a.paid()); err != nil {
+	j.Lost = lost
+	if err := a.Store.Advance(j, stage.StepVerified); err != nil {
+		return err
+	}
+	a.at("verified")
+	return errors.Join(a.conclude(ctx, j, batch), a.paid())
+}
+
+// conclude ends a transaction whose changes are there to stay. The journal goes last: at no time are files of an entry on
+// the host that neither it nor cur knows.
+func (a *Apply) conclude(ctx context.Context, j *stage.Journal, batch []stage.Entry) error {
+	if err := a.settle(ctx, batch, "", j.Lost); err != nil {
+		return err
+	}
+	if err := a.Store.End(); err != nil {
 		return err
 	}
 	a.at("journal ended")
-	return a.settle(ctx, batch, "", lost)
+	return nil
 }
 
 // check finds the changes that bring the batch about, and rejects the entries that cannot be.

@@ -324,11 +324,12 @@ func (c *runtimeClient) Process(ctx context.Context) (systemd.Process, error) {
 
 // Restart is systemd's job: it goes on if apply dies.
 func (c *runtimeClient) Restart(ctx context.Context) (before, after systemd.Process, err error) {
+	asked := time.Now()
 	if before, err = c.Process(ctx); err != nil {
 		return before, after, err
 	}
 	c.alive()
-	c.w.judgeRestart()
+	c.w.judgeRestart(asked)
 	done := make(chan error, 1)
 	go func() {
 		pass(c.w.about(50 * time.Millisecond))
@@ -435,8 +436,8 @@ func (w *world) setFrozen(p *pod, frozen bool) {
 	p.frozen = frozen
 }
 
-// judgeRestart looks at the node when apply asks for the restart, and takes the runtime away.
-func (w *world) judgeRestart() {
+// judgeRestart looks at the node when systemd begins the restart that apply asked for, and takes the runtime away.
+func (w *world) judgeRestart(asked time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.pods {
@@ -450,7 +451,7 @@ func (w *world) judgeRestart() {
 			w.violateLocked("restart while a container of %s is being created", p.id)
 		}
 	}
-	if w.answers && time.Since(w.since) > time.Second && w.window == nil && !w.excused { // one that was silent is not asked again
+	if w.answers && asked.Sub(w.since) > time.Second && w.window == nil && !w.excused { // one that was silent is not asked again
 		w.violateLocked("restart with nothing frozen")
 	}
 	w.looked, w.excused = time.Time{}, false

@@ -66,6 +66,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	applied := make(chan error, 1)
 	running := false
 	emptied := make(chan error, 1)
+	if d.Store.Locked() { // that apply may have had its last look; the fence of the daemon before is gone
+		d.Fences.Set(true)
+	}
 	for {
 		in, err := d.look(ctx, running)
 		if err != nil {
