@@ -138,7 +138,8 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 	a := &apply.Apply{
 		Store: store, Unit: unit, CRI: client, Rules: cfg.rules(), Shims: cfg.ShimDir,
 		Config: config, Binary: binary, Template: p.Template, Dropins: p.Dropins, Merged: p.Merged,
-		Verify: time.Duration(cfg.VerifyTimeout), Look: lastLook, Step: failpoint.At,
+		KeepNRI: !cfg.EnableNRI,
+		Verify:  time.Duration(cfg.VerifyTimeout), Look: lastLook, Step: failpoint.At,
 		Fence: func(ctx context.Context, up bool) error {
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 			defer cancel()

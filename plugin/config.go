@@ -60,6 +60,7 @@ type Config struct {
 	ContainerdBinary string `toml:"containerdBinary"` // its program; empty: what its command line says
 	CRISocket        string `toml:"criSocket"`        // containerd's socket
 	NRISocket        string `toml:"nriSocket"`        // that of its NRI
+	EnableNRI        bool   `toml:"enableNRI"`        // before containerd 2.0: turn NRI on together with the first handler
 	PodsSocket       string `toml:"podsSocket"`       // the kubelet's local pods API; empty: it is not asked
 
 	Drain DrainConfig `toml:"drain"` // how pods are stopped
@@ -93,6 +94,7 @@ func defaults(p profile.Profile) (Config, error) {
 		InstallerPaths:      []string{"/etc/containerd", "/usr/local/bin", "/usr/bin", "/opt/kwasm", "/opt/rcm"},
 		Profile:             p.Name,
 		NRISocket:           "/var/run/nri/nri.sock",
+		EnableNRI:           true,
 		PodsSocket:          filepath.Join(p.Kubelet, "pods-api", "pods-api.sock"),
 		StageDir:            stage.DefaultDir, ShimDir: p.Shims, RunDir: "/run/quiesce",
 		LogLevel: "info", LogFormat: "text",

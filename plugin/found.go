@@ -64,7 +64,10 @@ func drift(ctx context.Context, cfg Config, store *stage.Store, version asker) (
 	if err != nil {
 		return nil, err
 	}
-	a := apply.Apply{Store: store, Config: config, Binary: binary, Template: p.Template, Dropins: p.Dropins, Merged: p.Merged, Version: version, Shims: cfg.ShimDir}
+	a := apply.Apply{
+		Store: store, Config: config, Binary: binary, KeepNRI: !cfg.EnableNRI, Template: p.Template, Dropins: p.Dropins, Merged: p.Merged,
+		Version: version, Shims: cfg.ShimDir,
+	}
 	return a.Drift(ctx)
 }
 

@@ -52,6 +52,7 @@ type Apply struct {
 	Binary string // the runtime's own program, which checks a config; empty: the library's loader alone, as the newest
 	Shims  string // directory that shims are placed in
 
+	KeepNRI  bool   // containerd's settings of NRI stay as they are
 	Template string // what the config is made from at each start, which is edited instead; empty: nothing
 	Dropins  string // the directory of drop-ins that somebody merges into the file Merged; empty: nobody does
 	Merged   string

@@ -141,7 +141,7 @@ func (a *Apply) draft(ctx context.Context, batch []stage.Entry) (d draft, err er
 
 // config reads the runtime's config as the containerd that is there does.
 func (a *Apply) config(ctx context.Context) (*config.Config, error) {
-	at := config.Place{Root: a.Config, Template: a.Template, Dropins: a.Dropins, Merged: a.Merged, NRI: true}
+	at := config.Place{Root: a.Config, Template: a.Template, Dropins: a.Dropins, Merged: a.Merged, NRI: !a.KeepNRI}
 	ask := a.Version
 	if ask == nil && a.Binary != "" {
 		ask = config.Version

@@ -59,6 +59,24 @@ func takeOver(data []byte, name string) []byte {
 
 // definitions are the spans of all expressions that say something of a runtime.
 func definitions(data []byte, name string) (spans [][2]int) {
+	walk(data, func(e expression) {
+		if definesRuntime(e.keys, name) {
+			spans = append(spans, e.span)
+		}
+	})
+	return spans
+}
+
+// expression is a header or a key with its value, as it stands in a file.
+type expression struct {
+	keys   []string // from the top
+	span   [2]int
+	header bool
+	value  [2]int // of a key: the span of a value without parts
+}
+
+// walk visits what a file says, in its order.
+func walk(data []byte, visit func(expression)) {
 	offset := 0
 	if bytes.HasPrefix(data, []byte(bom)) {
 		offset = len(bom)
@@ -68,26 +86,28 @@ func definitions(data []byte, name string) (spans [][2]int) {
 	var table []string
 	for p.NextExpression() {
 		e := p.Expression()
-		var keys []string
-		var at [2]int
+		x := expression{header: e.Kind != unstable.KeyValue}
 		for it := e.Key(); it.Next(); {
-			keys = append(keys, string(it.Node().Data))
-			if len(keys) == 1 {
-				at[0] = int(it.Node().Raw.Offset)
+			x.keys = append(x.keys, string(it.Node().Data))
+			if len(x.keys) == 1 {
+				x.span[0] = int(it.Node().Raw.Offset)
 			}
-			at[1] = span(it.Node().Raw)[1]
+			x.span[1] = span(it.Node().Raw)[1]
 		}
-		if e.Kind == unstable.KeyValue {
-			keys = slices.Concat(table, keys)
-			at = span(e.Raw)
+		if x.header {
+			table = x.keys
 		} else {
-			table = keys
+			x.keys = slices.Concat(table, x.keys)
+			x.span = span(e.Raw)
+			if e.Value().Kind == unstable.Bool {
+				x.value = span(p.Range(e.Value().Data))
+			}
 		}
-		if definesRuntime(keys, name) {
-			spans = append(spans, [2]int{at[0] + offset, at[1] + offset})
+		for _, s := range []*[2]int{&x.span, &x.value} {
+			s[0], s[1] = s[0]+offset, s[1]+offset
 		}
+		visit(x)
 	}
-	return spans
 }
 
 // definesRuntime tells whether a dotted key is a runtime's or below it.

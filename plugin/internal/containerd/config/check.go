@@ -38,7 +38,7 @@ func Check(ctx context.Context, binary string, c *Config, changes []Change, want
 	if err != nil {
 		return fmt.Errorf("check changed config: %w", err)
 	}
-	e := expect{want: want, gone: gone, back: c.adopted(), nri: c.nri && c.release.legacy()}
+	e := expect{want: want, gone: gone, back: c.adopted(), nri: c.nri && c.release.legacy() || slices.ContainsFunc(c.sources, func(s *source) bool { return s.turned })}
 	load := loadTree
 	if c.release.legacy() {
 		load = c.legacyTree

@@ -46,6 +46,9 @@
 // config of version 1 is edited so on later versions as well. A file without a line end at its end gets one, which is
 // ours and goes again. A byte order mark stays where that containerd reads over it.
 //
+// With Place.NRI the first handler turns NRI on there, where it is off by default: in our part, or, when a file has a table
+// of NRI that leaves it off, with a marked word or line in that table, which goes with the last handler.
+//
 // Where the root is made from a template at each start (Place.Template) and imports no directory, the part goes to the
 // end of the template, which is text to us and never parsed; a template of k3s or rke2 that is not there is made.
 //

@@ -194,7 +194,8 @@ func (s *source) namesRuntimes(plugin string) bool {
 	return has
 }
 
-// others edits what is not ours: the import of our drop-ins, and the handlers that are adopted or given back.
+// others edits what is not ours: the import of our drop-ins, the table of NRI, and the handlers that are adopted or given
+// back.
 func (e edit) others(data []byte) ([]byte, error) {
 	imports := e.s.imports
 	var err error
@@ -203,6 +204,7 @@ func (e edit) others(data []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
+	data = e.nri(data)
 	data, _ = giveBack(data, func(name string) bool { return e.wanted(name) || !slices.Contains(e.s.adopted, name) })
 	for _, h := range e.want {
 		if _, foreign := e.c.Foreign(h.Name); foreign && h.Adopt && e.s.has(h.Name) {

@@ -22,9 +22,10 @@ type source struct {
 	target  string // the file itself, behind symlinks
 	attr    attr
 	data    []byte  // as it is on disk
-	bare    []byte  // the same as others wrote it: without our part, and with what we adopted
+	bare    []byte  // the same as others wrote it: without our part, and with what we adopted or turned on
 	region  *region // our part
 	adopted []string
+	turned  bool // NRI is on in it because of us
 	version int
 	imports []string
 	top     string // the key of plugins as it is written
@@ -41,6 +42,8 @@ func parse(path string, data []byte, r release) (*source, error) {
 		return nil, err
 	}
 	own := masked(data, s.region)
+	written := restoreNRI(own)
+	s.turned, own = !bytes.Equal(own, written), written
 	s.bare, s.adopted = giveBack(own, func(string) bool { return false })
 	err = s.decode(r)
 	if err != nil && len(s.adopted) > 0 {
