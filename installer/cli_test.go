@@ -31,6 +31,7 @@ func TestScripts(t *testing.T) {
 			},
 			"daemon": daemon,
 			"count":  count,
+			"serve":  serve,
 		},
 	})
 }

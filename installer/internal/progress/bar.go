@@ -20,10 +20,10 @@ type Bar struct {
 	drawn       int64
 }
 
-// New makes a bar if out is a terminal, else nil.
+// New makes a bar if out is a terminal and total known, else nil.
 func New(out io.Writer, total int64) *Bar {
 	f, ok := out.(*os.File)
-	if !ok || total == 0 {
+	if !ok || total <= 0 {
 		return nil
 	}
 	if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err != nil {

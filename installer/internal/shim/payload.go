@@ -1,141 +1,130 @@
-// Package shim finds the files that an installer brings: a shim binary, or a directory with one and what it needs.
+// Package shim finds the files that an installer brings: a shim binary, a directory with one and what it needs, or a
+// tar.gz with shims, from this machine or over https.
+//
+// What comes from elsewhere or is packed is never trusted: a download needs a digest and is not looked into before it has
+// that; of an archive only regular files named like shims are taken, and one with anything that could reach further is
+// refused. Both are kept in files without a name, which are gone when this process is, whatever ends it.
 package shim
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
-	"quiesce/installer/internal/refusal"
 	"quiesce/plugin/stage"
 )
+
+// Request says where a shim is, and what it must be.
+type Request struct {
+	From    string   // a file, a directory, a tar.gz, or an https URL of a file or a tar.gz
+	File    string   // the file name that the shim must have, or empty
+	Handler string   // tells which shim is meant if there are several, or is empty
+	SHA256  []string // HEX of what From is, NAME=HEX of a file in it; a URL needs the first
+	CAFile  string   // PEM of further authorities that the URL's server may be certified by, or empty
+	Scratch string   // the directory on whose disk a download and what is unpacked are kept
+
+	Progress func(total int64) (at func(int64), done func()) // of a download, in bytes; total is -1 if unknown
+}
 
 // Payload is the files of an entry, with size and digest.
 type Payload struct {
 	Shim  string // which of them is the shim
 	Files []stage.File
-	paths []string
+
+	whole string // the digest of the archive or the download
+	open  []func() (file, error)
+	kept  []*kept
 }
 
-// Load reads what is at path, a file or a directory, and computes the digests. want is the file name that the
-// shim must have, or empty; handler tells which shim is meant if a directory has several, or is empty.
-func Load(ctx context.Context, path, want, handler string) (*Payload, error) {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("read shim: %w; name the shim's file or directory with --shim", err)
-	}
-	var p *Payload
-	if fi.IsDir() {
-		p, err = fromDir(path, want, handler)
-	} else {
-		p, err = fromFile(path, want, fi)
-	}
+type file interface {
+	io.ReadCloser
+	io.ReaderAt
+}
+
+// Load reads what a request names and checks it: digests, and that this machine can run it. The caller closes the payload.
+func Load(ctx context.Context, r Request) (*Payload, error) {
+	return loader{r, limits{maxPacked, maxUnpacked, maxEntries, stall, total}}.load(ctx)
+}
+
+func (l loader) load(ctx context.Context) (*Payload, error) {
+	want, err := parseDigests(l.SHA256)
 	if err != nil {
 		return nil, err
 	}
-	return p, p.digest(ctx)
-}
-
-func fromFile(path, want string, fi os.FileInfo) (*Payload, error) {
-	if !fi.Mode().IsRegular() {
-		return nil, refusal.New("shim %s: is not a regular file", path)
-	}
-	name := filepath.Base(path)
-	switch {
-	case want == "" && !fileForm.MatchString(name):
-		return nil, refusal.New("shim %s: is not named containerd-shim-NAME-vN; give its runtime type with --runtime-type io.containerd.NAME.vN", path)
-	case want != "" && strings.HasPrefix(name, prefix) && name != want:
-		return nil, refusal.New("shim %s: the runtime type asks for a file named %s", path, want)
-	}
-	name = cmp.Or(want, name)
-	return &Payload{Shim: name, Files: []stage.File{{Name: name, Mode: 0o755}}, paths: []string{path}}, nil
-}
-
-func fromDir(dir, want, handler string) (*Payload, error) {
-	entries, err := os.ReadDir(dir)
+	p, err := l.find(ctx, want)
 	if err != nil {
-		return nil, fmt.Errorf("read shim directory: %w", err)
+		return nil, err
 	}
-	p := &Payload{}
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		fi, err := os.Stat(path) // a link to a regular file counts, as in a mounted ConfigMap
-		if err != nil {
-			return nil, fmt.Errorf("read shim directory: %w", err)
-		}
-		if fi.Mode().IsRegular() && !strings.HasPrefix(e.Name(), ".") {
-			p.Files = append(p.Files, stage.File{Name: e.Name(), Mode: mode(fi)})
-			p.paths = append(p.paths, path)
-		}
+	if err = p.digest(ctx); err == nil {
+		err = p.check(want)
 	}
-	p.Shim, err = pick(dir, p.Files, want, handler)
-	return p, err
+	if err == nil {
+		err = p.runs()
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
 }
 
-func mode(fi os.FileInfo) os.FileMode {
-	if strings.HasPrefix(fi.Name(), prefix) || fi.Mode()&0o111 != 0 {
-		return 0o755
-	}
-	return 0o644
+func (p *Payload) add(f stage.File, open func() (file, error)) {
+	p.Files, p.open = append(p.Files, f), append(p.open, open)
 }
 
-// pick names the shim among files.
-func pick(dir string, files []stage.File, want, handler string) (string, error) {
-	var found []string
-	for _, f := range files {
-		if fileForm.MatchString(f.Name) {
-			found = append(found, f.Name)
-		}
-	}
-	switch {
-	case want != "" && slices.Contains(found, want):
-		return want, nil
-	case want != "":
-		return "", refusal.New("shim directory %s: has no file named %s, which the runtime type asks for", dir, want)
-	case slices.Contains(found, prefix+handler):
-		return prefix + handler, nil
-	case len(found) == 0:
-		return "", refusal.New("shim directory %s: has no file named containerd-shim-NAME-vN", dir)
-	case len(found) > 1:
-		return "", refusal.New("shim directory %s: which one is the shim? %s; name the file with --shim", dir, strings.Join(found, ", "))
-	}
-	return found[0], nil
+func (p *Payload) addKept(f stage.File, k *kept) {
+	p.add(f, k.reader)
+	p.kept = append(p.kept, k)
 }
 
 func (p *Payload) digest(ctx context.Context) error {
 	for i := range p.Files {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		f, err := p.Open(i)
+		f, err := p.open[i]()
 		if err != nil {
 			return err
 		}
 		sum := sha256.New()
-		n, err := io.Copy(sum, f)
+		n, err := io.Copy(sum, reading{ctx, f, nil})
 		if err = errors.Join(err, f.Close()); err != nil {
-			return fmt.Errorf("read %s: %w", p.paths[i], err)
+			return fmt.Errorf("read %s: %w", p.Files[i].Name, err)
 		}
 		p.Files[i].Size, p.Files[i].SHA256 = n, hex.EncodeToString(sum.Sum(nil))
 	}
 	return nil
 }
 
-// Open opens file i; it is a stage.Source.
-func (p *Payload) Open(i int) (io.ReadCloser, error) {
-	f, err := os.Open(p.paths[i])
-	if err != nil {
-		return nil, fmt.Errorf("read shim: %w", err)
+// runs checks that this machine can execute what is executable.
+func (p *Payload) runs() error {
+	for i, f := range p.Files {
+		if f.Mode != 0o755 {
+			continue
+		}
+		src, err := p.open[i]()
+		if err != nil {
+			return err
+		}
+		err = stage.CheckProgram(src)
+		src.Close()
+		if err != nil {
+			return fmt.Errorf("check %s: it %w; nothing was staged", f.Name, err)
+		}
 	}
-	return f, nil
+	return nil
+}
+
+// Open opens file i; it is a stage.Source.
+func (p *Payload) Open(i int) (io.ReadCloser, error) { return p.open[i]() }
+
+// Close gives back what is kept of a download or an archive.
+func (p *Payload) Close() error {
+	var errs error
+	for _, k := range slices.Backward(p.kept) {
+		errs = errors.Join(errs, k.f.Close())
+	}
+	return errs
 }
 
 // Size is how many bytes the files have.

@@ -1,8 +1,14 @@
 package shim_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -37,9 +43,9 @@ func TestLoad(t *testing.T) {
 			dir := t.TempDir()
 			for _, f := range tt.files {
 				check(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, f)), 0o755))
-				check(t, os.WriteFile(filepath.Join(dir, f), []byte(f), 0o644))
+				check(t, os.WriteFile(filepath.Join(dir, f), program(f), 0o644))
 			}
-			p, err := shim.Load(t.Context(), filepath.Join(dir, tt.path), tt.want, tt.handler)
+			p, err := shim.Load(t.Context(), shim.Request{From: filepath.Join(dir, tt.path), File: tt.want, Handler: tt.handler, Scratch: dir})
 			if (err != nil) != (tt.shim == "") {
 				t.Fatalf("error: %v", err)
 			}
@@ -60,17 +66,40 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestDigests(t *testing.T) {
 	dir := t.TempDir()
 	name := "containerd-shim-a-v1"
-	check(t, os.WriteFile(filepath.Join(dir, name), []byte("abc"), 0o644))
-	p, err := shim.Load(t.Context(), dir, "", "")
-	check(t, err)
-	const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-	check(t, p.Check([]string{abc, strings.ToUpper(abc), name + "=" + abc}))
-	for _, bad := range []string{strings.Repeat("0", 64), "xyz", "other=" + abc, name + "=" + strings.Repeat("0", 64)} {
-		if p.Check([]string{bad}) == nil {
-			t.Errorf("Check(%s): no error", bad)
+	check(t, os.WriteFile(filepath.Join(dir, name), program("a"), 0o644))
+	good, zero := hexSum(program("a")), strings.Repeat("0", 64)
+	load := func(from string, sums ...string) error {
+		p, err := shim.Load(t.Context(), shim.Request{From: filepath.Join(dir, from), SHA256: sums})
+		if err == nil {
+			err = p.Close()
+		}
+		return err
+	}
+	check(t, load(".", good, strings.ToUpper(good), name+"="+good))
+	check(t, load(name, good))
+	for _, bad := range []string{zero, "xyz", "other=" + good, name + "=" + zero} {
+		if load(".", good, bad) == nil || load(name, bad) == nil {
+			t.Errorf("digest %s: no error", bad)
+		}
+	}
+	check(t, os.WriteFile(filepath.Join(dir, "lib.so"), []byte("x"), 0o644))
+	if err := load(".", good); err == nil || !strings.Contains(err.Error(), "of which file") {
+		t.Errorf("a directory with two files: %v", err)
+	}
+	check(t, load(".", name+"="+good))
+}
+
+func TestWhatThisMachineCannotRun(t *testing.T) {
+	other := program("a")
+	other[18], other[19] = 0, 0 // e_machine
+	for want, b := range map[string][]byte{"is not an ELF program": []byte("#!/bin/sh\n"), "is built for": other, "it is": nil} {
+		path := filepath.Join(t.TempDir(), "containerd-shim-a-v1")
+		check(t, os.WriteFile(path, b, 0o755))
+		if _, err := shim.Load(t.Context(), shim.Request{From: path}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 }
@@ -93,4 +122,23 @@ func check(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func hexSum(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// program is the head of a program of this machine, without sections and segments, and what is appended to it.
+func program(tail string) []byte {
+	var b bytes.Buffer
+	h := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Version: uint32(elf.EV_CURRENT), Ehsize: 64,
+		Machine: uint16(map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]),
+	}
+	if err := binary.Write(&b, binary.LittleEndian, h); err != nil {
+		panic(err)
+	}
+	return append(b.Bytes(), tail...)
 }
