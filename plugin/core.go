@@ -132,7 +132,7 @@ func (c *core) serve(ctx context.Context, g *errgroup.Group, state *node.State, 
 	d := &daemon.Daemon{
 		Version: version, Unit: c.cfg.Unit, Store: c.store, State: state, CRI: c.client, NRI: status, Fences: c.fence, Drains: c.drains,
 		Rules: c.cfg.rules(), Policy: c.cfg.policy(), Start: start, Notes: func() []string { return c.degraded(ctx) },
-		Found: func() *profile.Found { return c.found(ctx) },
+		Found: func() *profile.Found { return c.found(ctx) }, Unused: c.unused,
 		Stops: observer(c.cfg), Empty: emptier(c.cfg), Resume: resumer(c.cfg),
 	}
 	if err := freeze.Recover(ctx, freezeDir(c.cfg)); err != nil { // of an apply that died, and at boot
@@ -147,6 +147,12 @@ func (c *core) serve(ctx context.Context, g *errgroup.Group, state *node.State, 
 	if c.cfg.Drain.Logind {
 		g.Go(func() error { return followLogind(ctx, c.cfg) })
 	}
+}
+
+// unused tells whether versions of shims are of no use any more; what cannot be read is looked at by apply.
+func (c *core) unused() bool {
+	versions, err := apply.Unused(c.store, c.cfg.ShimDir)
+	return err == nil && len(versions) > 0
 }
 
 // degraded says what works less than it could, and why.

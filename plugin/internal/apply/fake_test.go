@@ -38,6 +38,7 @@ type machine struct {
 	steps    []string
 	on       map[string]func() // what happens at a step
 	version  string            // of the runtime; empty: the newest
+	exe      []byte            // what shims begin with; empty: the head of a program
 }
 
 var errCrash = errors.New("crash")
@@ -55,7 +56,12 @@ func (m *machine) step(name string) {
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	m := &machine{t: t, dir: ramDir(t), process: 100, loaded: []string{"runc"}}
+	return newMachineIn(t, ramDir(t))
+}
+
+func newMachineIn(t *testing.T, dir string) *machine {
+	t.Helper()
+	m := &machine{t: t, dir: dir, process: 100, loaded: []string{"runc"}}
 	check(t, errors.Join(stage.Create(m.path("stage")), os.MkdirAll(m.path("shims"), 0o755), os.MkdirAll(m.path("etc"), 0o755)))
 	check(t, os.WriteFile(m.path("etc/config.toml"), []byte(original), 0o644))
 	return m
@@ -113,9 +119,12 @@ func (m *machine) stage(man stage.Manifest) {
 	in, err := stage.OpenInbox(m.path("stage/inbox"))
 	check(m.t, err)
 	defer in.Close()
-	exe := program(m.t)
+	exe := m.exe
+	if exe == nil {
+		exe = program(m.t)
+	}
 	_, err = in.Stage(context.Background(), man, func(int) (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(append(exe, cmp.Or(man.Owner.Pod, man.ID)...))), nil // each entry has a shim of its own
+		return io.NopCloser(bytes.NewReader(slices.Concat(exe, []byte(cmp.Or(man.Owner.Pod, man.ID))))), nil // each entry has a shim of its own
 	}, nil)
 	check(m.t, err)
 }

@@ -67,22 +67,22 @@ func (a *Apply) place(ctx context.Context, e stage.Entry) error {
 	return nil
 }
 
-// sweepShims removes versions that no live or pending entry has and no process runs.
-func (a *Apply) sweepShims(ctx context.Context) error {
-	des, err := os.ReadDir(a.Shims)
+// Unused lists the versions below shims that no live or pending entry has and no process runs.
+func Unused(store *stage.Store, shims string) (versions []string, err error) {
+	des, err := os.ReadDir(shims)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("sweep shims: %w", err)
+		return nil, fmt.Errorf("list shims: %w", err)
 	}
-	current, err := a.Store.Current()
+	current, err := store.Current()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	acting, err := a.Store.Acting()
+	acting, err := store.Acting()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	keep := map[string]bool{}
 	for _, e := range stage.Live(current) {
@@ -91,21 +91,36 @@ func (a *Apply) sweepShims(ctx context.Context) error {
 	for _, e := range acting {
 		keep[e.Version()] = true
 	}
+	for _, de := range des {
+		if !keep[de.Name()] {
+			versions = append(versions, de.Name())
+		}
+	}
+	if len(versions) == 0 {
+		return nil, nil
+	}
 	running := executables()
+	return slices.DeleteFunc(versions, func(v string) bool {
+		dir := filepath.Join(shims, v) + "/"
+		return slices.ContainsFunc(running, func(exe string) bool { return strings.HasPrefix(exe, dir) })
+	}), nil
+}
+
+// sweepShims removes the versions that are of no use any more.
+func (a *Apply) sweepShims(ctx context.Context) error {
+	versions, err := Unused(a.Store, a.Shims)
+	if err != nil || len(versions) == 0 {
+		return err
+	}
 	t, err := stage.OpenTree(a.Shims)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
 	var errs error
-	for _, de := range des {
-		dir := t.Path(de.Name()) + "/"
-		used := slices.ContainsFunc(running, func(exe string) bool { return strings.HasPrefix(exe, dir) })
-		if keep[de.Name()] || used {
-			continue
-		}
-		log.G(ctx).WithField("directory", dir).Info("shim removed")
-		errs = errors.Join(errs, t.Remove(de.Name()))
+	for _, v := range versions {
+		log.G(ctx).WithField("directory", t.Path(v)).Info("shim removed")
+		errs = errors.Join(errs, t.Remove(v))
 	}
 	return errs
 }

@@ -42,6 +42,7 @@ type Daemon struct {
 	Stops   func(ctx context.Context) ([]string, error)        // calls in flight that stop something; nil: they are not observable
 	Notes   func() []string                                    // what works less than it could, and why
 	Found   func() *profile.Found                              // how the runtime was found; nil: nobody looked
+	Unused  func() bool                                        // tells whether versions of shims are of no use any more; nil: nobody looks
 
 	mu       sync.Mutex
 	status   control.Status
@@ -50,6 +51,7 @@ type Daemon struct {
 	unseen   string    // why stops are not observable; empty: they are
 	looked   time.Time // at stops; only Run uses it
 	busy     bool      // with the gate's own drain; only Run uses it
+	swept    time.Time // when shims were looked at; only Run uses it
 }
 
 const (
@@ -81,6 +83,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 			t := apply.Ticket{Ready: dec.Ready, Undecided: dec.Tired, Forced: dec.Forced, Due: dec.Due, Issued: time.Now().UTC()}
 			log.G(ctx).WithField("entries", t.Ready).Info("the gate opens")
 			go func() { applied <- d.Start(ctx, t) }()
+		} else if d.sweeps(in, dec) {
+			running = true
+			go func() { applied <- d.Start(ctx, apply.Ticket{Issued: time.Now().UTC()}) }() // for no entry: it only puts in order
 		}
 		if work := d.emptying(in, dec); work != nil {
 			d.busy = true
