@@ -73,7 +73,6 @@ type Apply struct {
 	window bool                   // something is frozen, or may be
 	frozen freeze.Result          // of the last window
 	owed   *debt                  // nil: no restart is owed
-	torn   bool                   // files of the host could not be put back
 	used   map[string][]*node.Pod // by handler, as listed last
 	ran    map[string]initProcess // before the last restart, by container
 }

@@ -33,7 +33,6 @@ func (a *Apply) restore(ctx context.Context, j *stage.Journal) error {
 		log.G(ctx).Warn(c)
 	}
 	if err != nil {
-		a.torn = true
 		return fmt.Errorf("roll back: %w", err)
 	}
 	a.at("files restored")
@@ -105,11 +104,14 @@ func (a *Apply) blame(ctx context.Context, batch []stage.Entry, why error) error
 	return nil
 }
 
-// pay restarts the runtime if a rollback owes that. Files that could not be put back keep their journal: the next run
-// ends it, before any restart.
+// pay restarts the runtime if a rollback owes that. A later transaction that a fault has stopped keeps its journal: the
+// next run ends it, before any restart.
 func (a *Apply) pay(ctx context.Context) error {
-	if a.owed == nil || a.torn {
+	if a.owed == nil {
 		return nil
+	}
+	if j, err := a.Store.Journal(); err != nil || j != nil && j.Step != stage.StepOwed {
+		return err
 	}
 	why := a.restartAgain(ctx)
 	if ctx.Err() != nil {

@@ -58,12 +58,15 @@ func (a *Apply) carry(ctx context.Context, t Ticket, batch []stage.Entry, change
 		return a.undo(ctx, j, batch, err)
 	}
 	a.thaw(ctx)
+	if err := a.paid(); err != nil { // by the same restart
+		return err
+	}
 	j.Lost = lost
 	if err := a.Store.Advance(j, stage.StepVerified); err != nil {
 		return err
 	}
 	a.at("verified")
-	return errors.Join(a.conclude(ctx, j, batch), a.paid())
+	return a.conclude(ctx, j, batch)
 }
 
 // conclude ends a transaction whose changes are there to stay. The journal goes last: at no time are files of an entry on
