@@ -96,8 +96,8 @@ func TestConfig(t *testing.T) {
 			all = append(all, line[1:])
 		}
 	}
-	if err := toml.Unmarshal([]byte(strings.Join(all, "")), &set); err != nil || len(set) != 23 {
-		t.Errorf("uncommented: %v, %v; want 23 settings", set, err)
+	if err := toml.Unmarshal([]byte(strings.Join(all, "")), &set); err != nil || len(set) != 24 {
+		t.Errorf("uncommented: %v, %v; want 24 settings", set, err)
 	}
 	other := manifests.Config("k3s.service")
 	if got := manifests.ConfigUnit(other); got != "k3s.service" || bytes.Equal(other, def) {
