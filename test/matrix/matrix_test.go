@@ -11,12 +11,9 @@ import (
 
 // refusals are the only configs of testdata that containerd reads and quiesce does not edit, each with the reason.
 var refusals = map[string]string{
-	"1.7.35 v2-inline.toml":          "cannot be added to in this form",
-	"1.7.35 v2-inline-runtimes.toml": "cannot be added to in this form",
-	"1.7.35 v2-inline-empty.toml":    "cannot be added to in this form",
-	"2.2.9 v2-imports-missing.toml":  "imports /nowhere/x.toml, which does not exist", // the daemon would not start
-	"2.3.7 v2-imports-missing.toml":  "imports /nowhere/x.toml, which does not exist",
-	"2.4.2 v2-imports-missing.toml":  "imports /nowhere/x.toml, which does not exist",
+	"2.2.9 v2-imports-missing.toml": "imports /nowhere/x.toml, which does not exist", // the daemon would not start
+	"2.3.7 v2-imports-missing.toml": "imports /nowhere/x.toml, which does not exist",
+	"2.4.2 v2-imports-missing.toml": "imports /nowhere/x.toml, which does not exist",
 }
 
 // TestConfig_a edits every config of testdata on every containerd: what it reads is edited and comes back byte for byte.

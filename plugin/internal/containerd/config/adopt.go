@@ -72,7 +72,8 @@ type expression struct {
 	keys   []string // from the top
 	span   [2]int
 	header bool
-	value  [2]int // of a key: the span of a value without parts
+	value  [2]int // of a key: the span of a true or false
+	inline []inlineTable
 }
 
 // walk visits what a file says, in its order.
@@ -102,9 +103,13 @@ func walk(data []byte, visit func(expression)) {
 			if e.Value().Kind == unstable.Bool {
 				x.value = span(p.Range(e.Value().Data))
 			}
+			x.inline = inlineTables(x.keys, e.Value())
 		}
 		for _, s := range []*[2]int{&x.span, &x.value} {
 			s[0], s[1] = s[0]+offset, s[1]+offset
+		}
+		for i := range x.inline {
+			x.inline[i].at += offset
 		}
 		visit(x)
 	}

@@ -50,6 +50,9 @@ func Check(ctx context.Context, binary string, c *Config, changes []Change, want
 		return nil
 	}
 	dump := dumper{binary: binary, dir: tmp}
+	if c.release.legacy() {
+		dump.none = "version = 2\n"
+	}
 	// The present config is dumped from its own place, so that the copies are compared with the real thing. Only when a
 	// drop-in of ours is broken, and about to be mended, there is nothing that containerd could read.
 	if !c.broken() && c.virtual == nil {

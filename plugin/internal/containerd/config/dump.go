@@ -3,8 +3,12 @@ package config
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -16,12 +20,19 @@ const errorLines = 5
 type dumper struct {
 	binary string
 	dir    string // working directory, HOME and TMPDIR of the child
+	none   string // what a file that is not there says, for a containerd that dumps nothing without one: before 2.0; empty: nothing
 }
 
 // tree runs `containerd config dump`. Which tables a config has after all migrations only the node's own containerd
 // knows: they are in its plugins and differ from release to release. The dump loads the files and prints; it opens
 // neither the daemon's root or state directory nor its socket.
 func (d dumper) tree(ctx context.Context, path string) (map[string]any, error) {
+	if _, err := os.Stat(path); d.none != "" && errors.Is(err, fs.ErrNotExist) {
+		path = filepath.Join(d.dir, "none.toml")
+		if err := os.WriteFile(path, []byte(d.none), 0o600); err != nil { //nolint:forbidigo // in our own temporary directory
+			return nil, fmt.Errorf("write empty config: %w", err)
+		}
+	}
 	var out bytes.Buffer
 	if err := d.run(ctx, &out, "--config", path, "config", "dump"); err != nil {
 		return nil, err

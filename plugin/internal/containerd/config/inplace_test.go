@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -36,7 +37,13 @@ func TestLegacyRoundTrip(t *testing.T) {
 	more := map[string]string{
 		"byte order mark": bom + "version = 2\n", "only a mark": bom, "windows, no line end": "version = 2\r\n[debug]\r\nlevel = 'info'",
 		"dotted": "version = 2\n[plugins.'io.containerd.grpc.v1.cri']\ncontainerd.snapshotter = 'native'\n", "version 1": "version = 1\n",
-		"empty runtimes": "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes]\n",
+		"inline plugins": "version = 2\nplugins = {'io.containerd.grpc.v1.cri' = {containerd = {runtimes = {runc = {runtime_type = 'io.containerd.runc.v2'}}}}} # c",
+		"inline, empty":  "version = 2\nplugins = { }\n[debug]\nlevel = 'info'\n", "inline, a plugin": "version = 2\r\n[plugins]\r\n'io.containerd.grpc.v1.cri' = {sandbox_image = 'x'}\r\n",
+		"inline, in parts": bom + "version = 2\n[plugins.'io.containerd.grpc.v1.cri']\ncontainerd.runtimes = { runc = {runtime_type = 'io.containerd.runc.v2', options = {}} }\n",
+		"inline, dotted":   "version = 2\nplugins = {'io.containerd.grpc.v1.cri'.containerd.snapshotter = 'native', 'io.containerd.x.v1.x' = {}}\n",
+		"inline, below":    "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes]\nrunc = {runtime_type = 'io.containerd.runc.v2'}\n",
+		"dotted, top":      "version = 2\nplugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.runtime_type = 'io.containerd.runc.v2'",
+		"empty runtimes":   "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes]\n",
 	}
 	for _, set := range []map[string]string{roots, more} {
 		for name, root := range set {
@@ -54,7 +61,11 @@ func TestLegacyRoundTrip(t *testing.T) {
 
 func legacyRoundTrip(t *testing.T, dir, path, refused string) {
 	t.Helper()
-	before, at := snapshot(t, dir), Place{Root: path, Version: legacyVersion}
+	before, at := snapshot(t, dir), Place{Root: path, Version: legacyVersion, NRI: true}
+	binary := os.Getenv("QUIESCE_CONTAINERD_1_7") // judges too, when there is one
+	if strings.HasSuffix(before["config.toml"], "containerd.runtimes]\n") {
+		binary = "" // there is no runc, as that containerd says: CRI would not load
+	}
 	edited := spin
 	edited.Type = "io.containerd.spin.v3"
 	var had []Handler
@@ -73,12 +84,16 @@ func legacyRoundTrip(t *testing.T, dir, path, refused string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := Check(t.Context(), "", c, changes, want, names(had, want)); err != nil {
+		if err := Check(t.Context(), binary, c, changes, want, names(had, want)); err != nil {
 			t.Fatal(err)
 		}
 		apply(t, changes)
 		if again := plan(t, at, want...); len(again) != 0 {
 			t.Fatalf("not idempotent: %+v", again)
+		}
+		got, err := mustRead(t, at).Handlers()
+		if err != nil || len(got) != len(want) || slices.ContainsFunc(got, func(in Installed) bool { return !in.Intact }) {
+			t.Fatalf("handlers: %+v, %v", got, err)
 		}
 		had = want
 	}
@@ -210,4 +225,37 @@ func TestUpgraded(t *testing.T) {
 	}
 	apply(t, plan(t, older))
 	same(t, "files", root, snapshot(t, dir))
+}
+
+// TestInline shows what an inline table looks like with ours in it, and what happens when others touch that.
+func TestInline(t *testing.T) {
+	const root = "version = 2\nplugins = {'io.containerd.grpc.v1.cri' = {containerd = {runtimes = {runc = {runtime_type = 'io.containerd.runc.v2'}}}}}\n"
+	dir, path := etc(t, map[string]string{"config.toml": root})
+	at := Place{Root: path, Version: legacyVersion, NRI: true}
+	apply(t, plan(t, at, kata))
+	got := snapshot(t, dir)["config.toml"]
+	line := "plugins = {'io.containerd.nri.v1.nri'.disable = false, 'io.containerd.grpc.v1.cri' = {containerd = {runtimes = {kata-qemu = {runtime_type = '" + kata.Type + "'}, runc = {runtime_type = 'io.containerd.runc.v2'}}}}}\n"
+	if !strings.HasPrefix(got, "version = 2\n"+line+regionBegin+"\n") {
+		t.Fatalf("the file is\n%s", got)
+	}
+	put := func(old, now string) {
+		if err := os.WriteFile(path, []byte(strings.Replace(got, old, now, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("runc = {", "x = {runtime_type = 'y'}, runc = {")
+	apply(t, plan(t, at))
+	same(t, "theirs", strings.Replace(root, "runc = {", "x = {runtime_type = 'y'}, runc = {", 1), snapshot(t, dir)["config.toml"])
+	put("shim-kata-v2'}, runc", "shim-kata-v3'}, runc")
+	if _, err := Read(at); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "bring it back") {
+		t.Errorf("ours is changed: %v", err)
+	}
+	put("runc = {", "spin = {runtime_type = 'y'}, runc = {")
+	adopted := spin
+	adopted.Adopt = true
+	if _, err := mustRead(t, at).Change([]Handler{adopted}); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("adopted from inside of an inline table: %v", err)
+	} else {
+		t.Log(err)
+	}
 }

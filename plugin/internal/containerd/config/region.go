@@ -26,6 +26,7 @@ type region struct {
 	span     [2]int // in the file, the line end before it included when that is ours
 	first    string // the first line, with that line end
 	handlers []Installed
+	inline   []string // what is ours elsewhere in the file, inside of inline tables
 }
 
 // findRegion finds ours in a file; nil: there is nothing.
@@ -48,8 +49,10 @@ func findRegion(path string, data []byte) (*region, error) {
 		case open && text == regionEnd:
 			r.span[1] = at + len(line)
 			r.handlers = readBlocks(path, body)
+		case open && strings.HasPrefix(text, inlineHead):
+			r.inline = append(r.inline, text[len(inlineHead):])
 		case open:
-			body = append(body, text)
+			body = append(body, strings.TrimPrefix(text, quoted))
 		}
 		at += len(line)
 	}
@@ -121,11 +124,11 @@ func renderRegion(handlers []Handler, kept map[string]map[string]any, path []str
 }
 
 // putRegion puts the text of a region into a file that has none, where it was, or else at the end.
-func putRegion(data []byte, was *region, text string) []byte {
+func putRegion(data []byte, was *region, where int, text string) []byte {
 	at, first := len(data), regionBegin
 	switch {
 	case was != nil:
-		at, first = was.span[0], was.first
+		at, first = where, was.first
 	case at > 0 && data[at-1] != '\n':
 		first = "\n" + regionGlued
 	}
@@ -136,13 +139,14 @@ func putRegion(data []byte, was *region, text string) []byte {
 	return replace(data, at, at, text)
 }
 
-// masked is a file without our part and without a byte order mark, as somebody else wrote it. Lines keep their number.
-func masked(data []byte, r *region) []byte {
+// masked is a file without our part, as somebody else wrote it. Lines keep their number.
+func masked(path string, data []byte, r *region) ([]byte, error) {
 	if r == nil {
-		return data
+		return data, nil
 	}
 	lines := bytes.Count(data[r.span[0]:r.span[1]], []byte("\n"))
-	return replace(data, r.span[0], r.span[1], strings.Repeat("\n", lines))
+	rest, _, err := r.takeOut(path, data, strings.Repeat("\n", lines))
+	return rest, err
 }
 
 // bom is the mark that containerd before 2.0 reads over, and later ones refuse.

@@ -88,7 +88,7 @@ func (e edit) wanted(name string) bool {
 
 // apply gives the file's new bytes; nil: it is to be removed, or need not be made.
 func (e edit) apply() ([]byte, error) {
-	text, err := e.region()
+	text, inner, err := e.region()
 	if err != nil {
 		return nil, err
 	}
@@ -98,12 +98,14 @@ func (e edit) apply() ([]byte, error) {
 			return nil, nil
 		}
 	}
-	was := e.s.region
+	was, at := e.s.region, 0
 	if was != nil {
-		data = replace(data, was.span[0], was.span[1], "")
+		if data, at, err = was.takeOut(e.s.path, data, ""); err != nil {
+			return nil, err
+		}
 	}
 	if text != "" {
-		data = putRegion(data, was, text) // first of all: its place is known by what is before it
+		data = putInline(putRegion(data, was, at, text), inner) // first of all: its place is known by what is before it
 	}
 	if e.s != e.c.template {
 		if data, err = e.others(data); err != nil {
@@ -129,14 +131,14 @@ func (e edit) blank() []byte {
 	return nil
 }
 
-// region is the text of our part of the file; empty: there is to be none.
-func (e edit) region() (string, error) {
+// region is the text of our part of the file, and what goes into inline tables; empty: there is to be none.
+func (e edit) region() (string, []inserted, error) {
 	if !e.owner || len(e.want) == 0 {
-		return "", nil
+		return "", nil, nil
 	}
 	d, err := e.c.domain()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	shape := e.s
 	if e.s == e.c.template {
@@ -154,14 +156,16 @@ func (e edit) region() (string, error) {
 	}
 	text, err := renderRegion(want, kept, path)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	nri, err := e.c.nriText()
-	text = nri + text
-	if err == nil && e.s == e.c.template {
-		err = e.c.templateTakes(text)
+	if err != nil {
+		return "", nil, err
 	}
-	return text, err
+	if e.s == e.c.template {
+		return nri + text, nil, e.c.templateTakes(nri + text)
+	}
+	return e.inlined(nri, text, path, kept, want)
 }
 
 // spelled is the path of a table as the file writes it: containerd since 2.0 does not count case, and TOML does.
@@ -266,7 +270,7 @@ func (e edit) prove(data []byte, imports []string) error {
 	}
 	tree, err := decode(e.s.path, whole)
 	if err != nil {
-		return fmt.Errorf("add quiesce's part: %w; the tables that it adds to cannot be added to in this form", err)
+		return fmt.Errorf("add quiesce's part: what it adds to is there in a form that cannot be added to; write it as [tables], and a handler that is to be adopted too: %w", err)
 	}
 	return e.taken(tree)
 }

@@ -41,7 +41,10 @@ func parse(path string, data []byte, r release) (*source, error) {
 	if s.region, err = findRegion(path, data); err != nil {
 		return nil, err
 	}
-	own := masked(data, s.region)
+	own, err := masked(path, data, s.region)
+	if err != nil {
+		return nil, err
+	}
 	written := restoreNRI(own)
 	s.turned, own = !bytes.Equal(own, written), written
 	s.bare, s.adopted = giveBack(own, func(string) bool { return false })

@@ -86,7 +86,7 @@ func (c *Config) rendered(changes []Change) ([]Change, error) {
 		if r != nil {
 			text := strings.SplitAfterN(string(ch.New[r.span[0]:r.span[1]]), regionBegin, 2)[1]
 			_, text, _ = strings.Cut(text, "\n")
-			root = putRegion(root, nil, strings.TrimSuffix(text, regionEnd+"\n"))
+			root = putRegion(root, nil, 0, strings.TrimSuffix(text, regionEnd+"\n"))
 		}
 		out = append(out, Change{Path: c.target, Old: c.rootData(), New: root, Mode: 0o644})
 	}
