@@ -85,6 +85,9 @@ func FuzzChangeLegacy(f *testing.F) {
 		f.Add(strings.ReplaceAll(root, "\n", "\r\n"), "\"'\n\\", true)
 		f.Add(bom+root, "", false)
 	}
+	for _, root := range inlines {
+		f.Add(root, "v", false)
+	}
 	f.Fuzz(func(t *testing.T, root, option string, other bool) {
 		if strings.Contains(root, "/proc") || strings.Contains(root, "/sys") || strings.Contains(root, "/dev") {
 			t.Skip("files that are different at each reading")

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -103,40 +104,43 @@ func (e edit) inlined(nri, text string, path []string, kept map[string]map[strin
 		nri, out = "", []inserted{{above, inlineKey(above[depth:]) + " = false"}}
 	}
 	path = append(slices.Clone(path), "")
-	_, depth := deepest(e.s.bare, path)
-	if depth > 0 {
-		var items []string
-		add := func(name string, table map[string]any) error {
-			path[len(path)-1] = name
-			value, err := inlineValue(table)
-			items = append(items, inlineKey(path[depth:])+" = "+value)
-			return err
+	if _, depth := deepest(e.s.bare, path); depth > 0 {
+		items, err := inlineHandlers(path, depth, kept, want)
+		if err != nil {
+			return "", nil, err
 		}
-		for _, name := range sortedKeys(kept) {
-			if err := add(name, kept[name]); err != nil {
-				return "", nil, err
-			}
-		}
-		for _, h := range want {
-			table, options, err := h.table()
-			if err != nil {
-				return "", nil, err
-			}
-			if table["runtime_type"] = h.Type; len(options) > 0 {
-				table["options"] = options
-			}
-			if err := add(h.Name, table); err != nil {
-				return "", nil, err
-			}
-		}
-		out = append(out, inserted{path, strings.Join(items, ", ")})
+		out = append(out, inserted{path, items})
 		text = quotedText(text)
 	}
-	var head string
+	var head strings.Builder
 	for _, in := range out {
-		head += inlineHead + in.text + "\n"
+		head.WriteString(inlineHead + in.text + "\n")
 	}
-	return head + nri + text, out, nil
+	return head.String() + nri + text, out, nil
+}
+
+// inlineHandlers are runtimes by the keys of their path from a depth on.
+func inlineHandlers(path []string, depth int, kept map[string]map[string]any, want []Handler) (string, error) {
+	tables := maps.Clone(kept)
+	for _, h := range want {
+		table, options, err := h.table()
+		if err != nil {
+			return "", err
+		}
+		if table["runtime_type"] = h.Type; len(options) > 0 {
+			table["options"] = options
+		}
+		tables[h.Name] = table
+	}
+	var items []string
+	for _, name := range sortedKeys(tables) {
+		value, err := inlineValue(tables[name])
+		if err != nil {
+			return "", err
+		}
+		items = append(items, inlineKey(append(slices.Clone(path[depth:len(path)-1]), name))+" = "+value)
+	}
+	return strings.Join(items, ", "), nil
 }
 
 // quotedText makes comments of what is none.

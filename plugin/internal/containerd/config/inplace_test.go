@@ -32,20 +32,24 @@ var legacyRefused = map[string]string{
 	"imports of conf.d": "too new", "imports of elsewhere": "too new", "inline tables": "too new", "our own glob, by a user": "too new",
 }
 
+// inlines are roots of containerd 1.7 with inline tables.
+var inlines = map[string]string{
+	"inline plugins": "version = 2\nplugins = {'io.containerd.grpc.v1.cri' = {containerd = {runtimes = {runc = {runtime_type = 'io.containerd.runc.v2'}}}}} # c",
+	"inline, empty":  "version = 2\nplugins = { }\n[debug]\nlevel = 'info'\n", "inline, a plugin": "version = 2\r\n[plugins]\r\n'io.containerd.grpc.v1.cri' = {sandbox_image = 'x'}\r\n",
+	"inline, in parts": bom + "version = 2\n[plugins.'io.containerd.grpc.v1.cri']\ncontainerd.runtimes = { runc = {runtime_type = 'io.containerd.runc.v2', options = {}} }\n",
+	"inline, dotted":   "version = 2\nplugins = {'io.containerd.grpc.v1.cri'.containerd.snapshotter = 'native', 'io.containerd.x.v1.x' = {}}\n",
+	"inline, below":    "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes]\nrunc = {runtime_type = 'io.containerd.runc.v2'}\n",
+}
+
 // TestLegacyRoundTrip edits the owning file in place, as containerd 1.7 needs it, and takes everything out again.
 func TestLegacyRoundTrip(t *testing.T) {
 	more := map[string]string{
 		"byte order mark": bom + "version = 2\n", "only a mark": bom, "windows, no line end": "version = 2\r\n[debug]\r\nlevel = 'info'",
 		"dotted": "version = 2\n[plugins.'io.containerd.grpc.v1.cri']\ncontainerd.snapshotter = 'native'\n", "version 1": "version = 1\n",
-		"inline plugins": "version = 2\nplugins = {'io.containerd.grpc.v1.cri' = {containerd = {runtimes = {runc = {runtime_type = 'io.containerd.runc.v2'}}}}} # c",
-		"inline, empty":  "version = 2\nplugins = { }\n[debug]\nlevel = 'info'\n", "inline, a plugin": "version = 2\r\n[plugins]\r\n'io.containerd.grpc.v1.cri' = {sandbox_image = 'x'}\r\n",
-		"inline, in parts": bom + "version = 2\n[plugins.'io.containerd.grpc.v1.cri']\ncontainerd.runtimes = { runc = {runtime_type = 'io.containerd.runc.v2', options = {}} }\n",
-		"inline, dotted":   "version = 2\nplugins = {'io.containerd.grpc.v1.cri'.containerd.snapshotter = 'native', 'io.containerd.x.v1.x' = {}}\n",
-		"inline, below":    "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes]\nrunc = {runtime_type = 'io.containerd.runc.v2'}\n",
-		"dotted, top":      "version = 2\nplugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.runtime_type = 'io.containerd.runc.v2'",
-		"empty runtimes":   "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes]\n",
+		"dotted, top":    "version = 2\nplugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.runtime_type = 'io.containerd.runc.v2'",
+		"empty runtimes": "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes]\n",
 	}
-	for _, set := range []map[string]string{roots, more} {
+	for _, set := range []map[string]string{roots, inlines, more} {
 		for name, root := range set {
 			t.Run(name, func(t *testing.T) {
 				dir, path := etc(t, map[string]string{"config.toml": root})
