@@ -39,6 +39,7 @@ func Check(ctx context.Context, binary string, c *Config, changes []Change, want
 		return fmt.Errorf("check changed config: %w", err)
 	}
 	e := expect{want: want, gone: gone, back: c.adopted(), nri: c.nri && c.release.legacy() || slices.ContainsFunc(c.sources, func(s *source) bool { return s.turned })}
+	e.kept = !c.release.legacy() && slices.ContainsFunc(c.sources, func(s *source) bool { return s.region != nil && s.region.kept })
 	load := loadTree
 	if c.release.legacy() {
 		load = c.legacyTree

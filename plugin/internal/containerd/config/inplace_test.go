@@ -263,3 +263,21 @@ func TestInline(t *testing.T) {
 		t.Log(err)
 	}
 }
+
+// TestUpgradedWithoutRuntimes moves ours into drop-ins, and what was written of the built-in runc goes.
+func TestUpgradedWithoutRuntimes(t *testing.T) {
+	dir, path := etc(t, map[string]string{"config.toml": "version = 2\n"})
+	apply(t, plan(t, Place{Root: path, Version: legacyVersion}, spin))
+	c := mustRead(t, Place{Root: path, Version: "2.4.2"})
+	changes, err := c.Change([]Handler{spin})
+	if err == nil {
+		err = Check(t.Context(), os.Getenv("QUIESCE_CONTAINERD"), c, changes, []Handler{spin}, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, changes)
+	if root := snapshot(t, dir)["config.toml"]; strings.Contains(root, builtin) {
+		t.Errorf("the root is\n%s", root)
+	}
+}

@@ -26,6 +26,7 @@ type region struct {
 	span     [2]int // in the file, the line end before it included when that is ours
 	first    string // the first line, with that line end
 	handlers []Installed
+	kept     bool     // the built-in runtime is there as well
 	inline   []string // what is ours elsewhere in the file, inside of inline tables
 }
 
@@ -52,6 +53,7 @@ func findRegion(path string, data []byte) (*region, error) {
 		case open && strings.HasPrefix(text, inlineHead):
 			r.inline = append(r.inline, text[len(inlineHead):])
 		case open:
+			r.kept = r.kept || strings.HasPrefix(text, builtinHead+builtin+",")
 			body = append(body, strings.TrimPrefix(text, quoted))
 		}
 		at += len(line)

@@ -86,6 +86,7 @@ type expect struct {
 	back []string // of those gone, the ones that somebody else had before us
 	full bool
 	nri  bool // NRI may be turned on or off
+	kept bool // what we wrote of the built-in runtime goes, for a containerd that does not forget it
 }
 
 func (e expect) check(before, after map[string]any) error {
@@ -107,6 +108,9 @@ func (e expect) check(before, after map[string]any) error {
 	}
 	if err := e.checkEnabled(after, runtimesOf(before)); err != nil {
 		return err
+	}
+	if e.kept {
+		names = append(names, builtin)
 	}
 	dropRuntimes(before, names)
 	dropRuntimes(after, names)
