@@ -75,7 +75,7 @@ func waitVersions(ctx context.Context, t *testing.T, l *lab.Lab, want string) {
 const untilStopped = "trap 'exit 6' TERM; while :; do sleep 0.1; done"
 
 // TestConfig_Upgrade: a new shim comes beside the old one, whose pods keep it until they end, and then it goes by itself;
-// back again likewise; other options are an edit. Each of the three is one restart, and no exit code is lost.
+// back again likewise; another setting is an edit. Each of the three is one restart, and no exit code is lost.
 func TestConfig_Upgrade(t *testing.T) {
 	t.Parallel()
 	ctx, l := lab.New(t, lab.Options{Name: "upgrade", Quiet: time.Second})
@@ -108,8 +108,8 @@ func TestConfig_Upgrade(t *testing.T) {
 	check(t, young.Stop(ctx))
 	wantExit(ctx, t, young, 6)
 
-	put(ctx, t, l, one, oneSum, 4, "--option", "SystemdCgroup=false")
+	put(ctx, t, l, one, oneSum, 4, "--set", "pod_annotations=example.com/x")
 	wantExit(ctx, t, run(ctx, t, l, lab.HandlerPod("edited", "spin-v2", "exit 4")), 4)
 	waitVersions(ctx, t, l, v1)
-	put(ctx, t, l, one, oneSum, 4, "--option", "SystemdCgroup=false")
+	put(ctx, t, l, one, oneSum, 4, "--set", "pod_annotations=example.com/x")
 }
