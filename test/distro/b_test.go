@@ -47,11 +47,14 @@ const config = "/etc/containerd/config.toml"
 
 // TestConfig_b is the demo's story, a rollback and the frozen exit codes, with each containerd.
 func TestConfig_b_EveryContainerd(t *testing.T) {
+	t.Parallel()
 	for _, version := range node.Matrix() {
-		t.Run(version, func(t *testing.T) {
-			t.Run("story", func(t *testing.T) { story(t, version) })
-			t.Run("codes", func(t *testing.T) { codes(t, version) })
-		})
+		for name, test := range map[string]func(*testing.T, string){"story": story, "codes": codes} {
+			t.Run(version+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				test(t, version)
+			})
+		}
 	}
 }
 
