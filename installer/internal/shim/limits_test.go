@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"encoding/pem"
@@ -12,8 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"archive/tar"
 
 	"quiesce/installer/internal/refusal"
 )

@@ -106,9 +106,7 @@ func (p *Payload) runs() error {
 		if err != nil {
 			return err
 		}
-		err = stage.CheckProgram(src)
-		src.Close()
-		if err != nil {
+		if err = errors.Join(stage.CheckProgram(src), src.Close()); err != nil {
 			return fmt.Errorf("check %s: it %w; nothing was staged", f.Name, err)
 		}
 	}
