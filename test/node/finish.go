@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -169,13 +171,43 @@ func (p *RunningPod) removeCgroup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
 	for _, m := range mounts {
 		dir := path.Join(m.path, p.node.ID, parent)
-		if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove cgroup of %s: %w", p.Pod.Name, err)
+		err := poll(ctx, 50*time.Millisecond, func() (bool, error) { // again while something in it is still ending, as the kubelet does
+			err := removeCgroups(dir)
+			return err == nil, ignoreBusy(err)
+		})
+		if err != nil {
+			return fmt.Errorf("remove cgroup %s of %s: %w", dir, p.Pod.Name, err)
 		}
 	}
 	return nil
+}
+
+// removeCgroups removes a cgroup and those below it, if there are no processes in them.
+func removeCgroups(dir string) error {
+	below, err := filepath.Glob(path.Join(dir, "*", "cgroup.procs"))
+	if err != nil {
+		return err
+	}
+	for _, procs := range below {
+		if err := removeCgroups(path.Dir(procs)); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func ignoreBusy(err error) error {
+	if errors.Is(err, syscall.EBUSY) {
+		return nil
+	}
+	return err
 }
 
 // Log is what a container printed, without CRI's time stamps.
