@@ -50,15 +50,6 @@ type Attr struct {
 	UID, GID int
 }
 
-// AttrOf reads the attributes of an existing file.
-func AttrOf(fi fs.FileInfo) Attr {
-	a := Attr{Mode: fi.Mode().Perm()}
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		a.UID, a.GID = int(st.Uid), int(st.Gid)
-	}
-	return a
-}
-
 // Write replaces name by what r gives. The old file's SELinux label is kept.
 func (t *Tree) Write(name string, r io.Reader, attr Attr) error {
 	tmp, err := t.prepare(name, r, attr)

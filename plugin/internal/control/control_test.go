@@ -38,6 +38,8 @@ type backend struct {
 	fenced bool
 }
 
+func (b *backend) Figures() Status { return b.Status() }
+
 func (b *backend) Status() Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -167,7 +167,7 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect is part of prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	s := c.b.Status()
+	s := c.b.Figures()
 	for _, m := range metrics() {
 		d := desc(m.name, m.help, m.labels)
 		m.read(s, func(v float64, labels ...string) { ch <- prometheus.MustNewConstMetric(d, m.kind, v, labels...) })

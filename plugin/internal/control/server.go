@@ -20,6 +20,7 @@ import (
 // Backend is the daemon behind the socket.
 type Backend interface {
 	Status() Status
+	Figures() Status       // Status less what has to be asked for on the node: how the runtime was found, and most notes
 	Hold(who string) error // an empty who releases
 	Fence(up bool)
 	DrainChanged() error // its state on disk is another

@@ -9,7 +9,6 @@ import (
 
 	"github.com/containerd/log"
 
-	"quiesce/manifests/profile"
 	"quiesce/plugin/internal/control"
 	"quiesce/plugin/internal/gate"
 	"quiesce/plugin/internal/node"
@@ -102,16 +101,20 @@ func (d *Daemon) known(names []string) {
 
 // Status is part of control.Backend.
 func (d *Daemon) Status() control.Status {
-	current, err := d.Store.Current()
-	notes := d.Notes()
-	var found *profile.Found
+	s := d.Figures()
+	s.Notes = append(d.Notes(), s.Notes...)
 	if d.Found != nil {
-		found = d.Found()
+		s.Runtime.Found = d.Found()
 	}
+	return s
+}
+
+// Figures is part of control.Backend.
+func (d *Daemon) Figures() control.Status {
+	current, err := d.Store.Current()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.status
-	s.Runtime.Found = found
 	s.Version, s.NRI, s.Restart = d.Version, d.NRI(), d.Store.LastRestart()
 	s.Drain = d.Drains.Status()
 	s.Handlers = merge(s.Handlers, stage.Live(current), d.State.Snapshot().ByHandler())
@@ -120,7 +123,6 @@ func (d *Daemon) Status() control.Status {
 	if err = errors.Join(err, berr); err != nil {
 		s.Notes = append(s.Notes, "the stage cannot be read: "+err.Error())
 	}
-	s.Notes = append(s.Notes, notes...)
 	if !s.NRI.Connected {
 		s.Notes = append(s.Notes, "NRI is not connected: pods are seen by CRI lists only, up to 30 seconds late, and creations are not fenced off")
 	}

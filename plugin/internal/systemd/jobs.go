@@ -62,9 +62,6 @@ func Extend(ctx context.Context, d time.Duration) {
 	notify(ctx, "EXTEND_TIMEOUT_USEC="+strconv.FormatInt(d.Microseconds(), 10))
 }
 
-// Say shows text in systemctl status.
-func Say(ctx context.Context, text string) { notify(ctx, "STATUS="+text) }
-
 // Halt stops the unit and waits for its job.
 func (u Unit) Halt(ctx context.Context) error {
 	j, err := begin(ctx, "stop", u.Name, func(conn *dbus.Conn, done chan<- string) (int, error) {
