@@ -111,7 +111,7 @@ func ParseManifest(b []byte) (Manifest, error) {
 		if json.Unmarshal(b, &version) == nil && version.Schema > Schema {
 			return m, schemaError(version.Schema)
 		}
-		return m, fmt.Errorf("read manifest.json: %w", err)
+		return m, errors.New("read manifest.json: " + brief(err.Error()))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return m, errors.New("read manifest.json: more than one JSON value")
@@ -195,7 +195,7 @@ func validValues(field string, v any, depth int) error {
 	switch v := v.(type) {
 	case map[string]any:
 		if depth > 4 {
-			return errors.New("manifest.json: " + field + ": nested too deeply")
+			return errors.New("manifest.json: " + brief(field) + ": nested too deeply")
 		}
 		for k, e := range v {
 			if !keyForm.MatchString(k) {
@@ -208,7 +208,7 @@ func validValues(field string, v any, depth int) error {
 	case []any:
 		for _, e := range v {
 			if _, ok := e.(string); !ok {
-				return errors.New("manifest.json: " + field + ": a list may hold strings only")
+				return errors.New("manifest.json: " + brief(field) + ": a list may hold strings only")
 			}
 		}
 	case json.Number:
@@ -217,7 +217,7 @@ func validValues(field string, v any, depth int) error {
 		}
 	case string, bool, int64:
 	default:
-		return fmt.Errorf("manifest.json: %s: a value of this kind (%T) is not allowed", field, v)
+		return fmt.Errorf("manifest.json: %s: a value of this kind (%T) is not allowed", brief(field), v)
 	}
 	return nil
 }
@@ -246,10 +246,16 @@ func (m *Manifest) validateFiles() error {
 }
 
 func fieldError(field, value, want string) error {
-	if len(value) > 80 {
-		value = value[:80] + "…"
+	return fmt.Errorf("manifest.json: %s: %q %s", brief(field), brief(value), want)
+}
+
+// brief keeps what a stranger wrote from filling an error.
+func brief(text string) string {
+	const limit = 200
+	if len(text) > limit {
+		return strings.ToValidUTF8(text[:limit], "") + "…"
 	}
-	return fmt.Errorf("manifest.json: %s: %q %s", field, value, want)
+	return text
 }
 
 // Names lists the handlers.

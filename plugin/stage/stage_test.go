@@ -285,6 +285,12 @@ func TestManifestsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: got %.300v, want %q", name, err, tc.want)
 		}
 	}
+	for _, long := range []string{`{"%s":1}`, `{"id":%s}`, `{"schema":1,"id":"%s"}`} {
+		text := strings.Replace(long, "%s", strings.Repeat("1", 9000), 1)
+		if _, err := ParseManifest([]byte(text)); err == nil || len(err.Error()) > 400 {
+			t.Errorf("%s: %v", long, err)
+		}
+	}
 	if _, err := ParseManifest([]byte(`{"schema":1,"dest":"/etc"}`)); err == nil || !strings.Contains(err.Error(), "dest") {
 		t.Errorf("an unknown field: got %v", err)
 	}

@@ -63,11 +63,36 @@ func (c *Config) Change(want []Handler) ([]Change, error) {
 			removals = append(removals, Change{Path: path, Old: c.onDisk(path), Mode: 0o644})
 		}
 	}
-	return slices.Concat(writes, texts, removals), nil
+	changes := slices.Concat(writes, texts, removals)
+	return changes, c.directories(changes)
 }
 
-// conflicts refuses handlers that are somebody else's, unless they are to be adopted.
+// directories refuses changes for which a directory has to be made that a pattern of the imports takes for a config file.
+func (c *Config) directories(changes []Change) error {
+	for _, ch := range changes {
+		for dir := filepath.Dir(ch.Path); ch.New != nil; dir = filepath.Dir(dir) {
+			if _, err := os.Stat(dir); err == nil {
+				break
+			}
+			for _, s := range c.sources {
+				for _, pattern := range s.imports {
+					if taken, _ := filepath.Match(absolute(s.path, pattern), dir); taken {
+						return s.errorf("imports", "imports %q, which would take the new directory %s for a config file; make the pattern end in .toml", pattern, dir)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// conflicts refuses what cannot be added to, and handlers that are somebody else's, unless they are to be adopted.
 func (c *Config) conflicts(want []Handler) error {
+	for _, s := range c.sources {
+		if s.odd != "" && len(want) > 0 && c.release.legacy() {
+			return fmt.Errorf("%s: containerd before 2.0 reads over the key %q; write it in lower case", s.path, s.odd)
+		}
+	}
 	seen := map[string]bool{}
 	for _, h := range want {
 		if seen[h.Name] {

@@ -119,19 +119,21 @@ func TestRefused(t *testing.T) {
 		root string
 		want string
 	}{
-		"version 5":          {"#\n\nversion = 5\n", "config.toml:3: config version 5 is not known"},
-		"negative version":   {"version = -2\n", "config version -2"},
-		"version, a string":  {"version = '2'\n", "config.toml:1: containerd cannot read"},
-		"imports, a string":  {"imports = '2'\n", "config.toml:1: containerd cannot read"},
-		"broken":             {"version = 2\n[plugins\n", "config.toml:2: containerd cannot read"},
-		"duplicate table":    {"[a]\n[a]\n", "config.toml:2: containerd cannot read"},
-		"duplicate imports":  {"imports = []\nImports = []\n", `the key "imports" is there twice`},
-		"duplicate tables":   {"version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.Runtimes]\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes]\n", "config.toml:2: the key"},
-		"byte order mark":    {"\xef\xbb\xbfversion = 2\n", "config.toml:1: the file starts with a UTF-8 byte order mark"},
-		"go template":        {"version = 2\n{{ template \"base\" . }}\n", "config.toml:2: this is a template"},
-		"template in string": {"version = 2\nroot = \"{{ .Root }}\"\n", "config.toml:2: this is a template"},
-		"jinja":              {"version = 2\n{% if x %}\n", "config.toml:2: this is a template"},
-		"foreign handler":    {"version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.spin]\n", `handler "spin" is already configured in `},
+		"version 5":           {"#\n\nversion = 5\n", "config.toml:3: config version 5 is not known"},
+		"negative version":    {"version = -2\n", "config version -2"},
+		"version, a string":   {"version = '2'\n", "config.toml:1: containerd cannot read"},
+		"imports, a string":   {"imports = '2'\n", "config.toml:1: containerd cannot read"},
+		"broken":              {"version = 2\n[plugins\n", "config.toml:2: containerd cannot read"},
+		"duplicate table":     {"[a]\n[a]\n", "config.toml:2: containerd cannot read"},
+		"duplicate imports":   {"imports = []\nImports = []\n", `the key "imports" is there twice`},
+		"duplicate tables":    {"version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.Runtimes]\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes]\n", "config.toml:2: the key"},
+		"byte order mark":     {"\xef\xbb\xbfversion = 2\n", "config.toml:1: the file starts with a UTF-8 byte order mark"},
+		"go template":         {"version = 2\n{{ template \"base\" . }}\n", "config.toml:2: this is a template"},
+		"template in string":  {"version = 2\nroot = \"{{ .Root }}\"\n", "config.toml:2: this is a template"},
+		"jinja":               {"version = 2\n{% if x %}\n", "config.toml:2: this is a template"},
+		"a wide import":       {"version = 3\n\nimports = ['*']\n", "config.toml:3: imports \"*\", which would take the new directory"},
+		"a wide import of .d": {"version = 3\nimports = ['*', '.d/*.toml']\n", "config.toml:2: imports \"*\", which would take the new directory"},
+		"foreign handler":     {"version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.spin]\n", `handler "spin" is already configured in `},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -30,6 +31,7 @@ type source struct {
 	imports []string
 	top     string // the key of plugins as it is written
 	plugins map[string]any
+	odd     string // a key that containerd before 2.0 reads over because of its case
 	ours    bool
 	broken  bool // ours, and not TOML any more
 }
@@ -82,6 +84,7 @@ func (s *source) decode(r release) error {
 			s.top = key
 		}
 	}
+	s.odd = oddCase(tree, "version", "imports", "plugins")
 	var file struct {
 		Version int
 		Imports []string
@@ -94,8 +97,10 @@ func (s *source) decode(r release) error {
 	for _, id := range criPlugins {
 		plugin := s.plugin(id)
 		twin := foldTwin(plugin)
+		s.odd = cmp.Or(s.odd, oddCase(plugin, "containerd"))
 		for _, table := range foldTables(plugin, "containerd") {
 			twin = cmp.Or(twin, foldTwin(table))
+			s.odd = cmp.Or(s.odd, oddCase(table, "runtimes", "default_runtime_name"))
 		}
 		if twin != "" {
 			return s.errorf("plugins", "the key %q of plugin %q is there twice, in different cases; keep one", twin, id)
@@ -170,6 +175,16 @@ func (s *source) errorf(key, format string, args ...any) error {
 func (s *source) plugin(id string) map[string]any {
 	table, _ := s.plugins[id].(map[string]any)
 	return table
+}
+
+// oddCase is a key that is one of names but for its case, which go-toml v1 of containerd before 2.0 reads over.
+func oddCase(m map[string]any, names ...string) string {
+	for _, key := range sortedKeys(m) {
+		if lower := strings.ToLower(key); key != lower && slices.Contains(names, lower) {
+			return key
+		}
+	}
+	return ""
 }
 
 // runtimes are the runtimes of a plugin, by name. containerd decodes this part into structs, so case does not count, and
