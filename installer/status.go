@@ -65,14 +65,23 @@ func status(ctx context.Context, c *cli.Command) error {
 	return waited
 }
 
-// showNode tells how the daemon found the runtime; before it has, there is nothing to tell.
+// showNode tells what the daemon leaves for readers; before it has, there is nothing to tell.
 func showNode(w io.Writer, dir string) {
-	var f profile.Found
-	if stage.Node(dir, &f) != nil {
+	var n struct {
+		profile.Found
+		Gate stage.GateState
+	}
+	if stage.Node(dir, &n) != nil {
 		return
 	}
+	if n.Gate.Phase != "" {
+		fmt.Fprintf(w, "\nGATE %s since %s\n", n.Gate.Phase, n.Gate.Since.UTC().Format(time.RFC3339))
+	}
+	for _, b := range n.Gate.Blockers {
+		fmt.Fprintln(w, "  "+b)
+	}
 	fmt.Fprintln(w, "\nRUNTIME")
-	for _, why := range f.Why {
+	for _, why := range n.Why {
 		fmt.Fprintln(w, "  "+why)
 	}
 }

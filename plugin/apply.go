@@ -15,7 +15,6 @@ import (
 	"github.com/containerd/log"
 	"github.com/urfave/cli/v3"
 
-	"quiesce/manifests/profile"
 	"quiesce/plugin/internal/apply"
 	"quiesce/plugin/internal/control"
 	"quiesce/plugin/internal/failpoint"
@@ -115,14 +114,6 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 	if err != nil {
 		return err
 	}
-	config, binary, err := locate(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	p, err := profile.Named(cfg.Profile)
-	if err != nil {
-		return err
-	}
 	store, err := stage.Open(cfg.StageDir)
 	if err != nil {
 		return err
@@ -135,16 +126,16 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 	}
 	defer client.Close()
 	daemon := control.NewClient(cfg.controlSocket())
-	a := &apply.Apply{
-		Store: store, Unit: unit, CRI: client, Rules: cfg.rules(), Shims: cfg.ShimDir,
-		Config: config, Binary: binary, Template: p.Template, Dropins: p.Dropins, Merged: p.Merged,
-		KeepNRI: !cfg.EnableNRI,
-		Verify:  time.Duration(cfg.VerifyTimeout), Look: lastLook, Step: failpoint.At,
-		Fence: func(ctx context.Context, up bool) error {
-			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-			defer cancel()
-			return daemon.Fence(ctx, up)
-		},
+	a, err := transaction(ctx, cfg, store)
+	if err != nil {
+		return err
+	}
+	a.Unit, a.CRI, a.Rules, a.Step = unit, client, cfg.rules(), failpoint.At
+	a.Verify, a.Look = time.Duration(cfg.VerifyTimeout), lastLook
+	a.Fence = func(ctx context.Context, up bool) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		return daemon.Fence(ctx, up)
 	}
 	a.Draining = func(ctx context.Context) bool {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)

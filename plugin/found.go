@@ -56,19 +56,28 @@ type asker func(ctx context.Context, binary string) (string, error)
 
 // drift lists what somebody has overwritten of what is live.
 func drift(ctx context.Context, cfg Config, store *stage.Store, version asker) ([]string, error) {
+	a, err := transaction(ctx, cfg, store)
+	if err != nil {
+		return nil, err
+	}
+	a.Version = version
+	return a.Drift(ctx)
+}
+
+// transaction is apply's, for the runtime of this node: what it takes to write files, and nothing that is running.
+func transaction(ctx context.Context, cfg Config, store *stage.Store) (*apply.Apply, error) {
 	config, binary, err := locate(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	p, err := profile.Named(cfg.Profile)
+	p, err := cfg.profile()
 	if err != nil {
 		return nil, err
 	}
-	a := apply.Apply{
-		Store: store, Config: config, Binary: binary, KeepNRI: !cfg.EnableNRI, Template: p.Template, Dropins: p.Dropins, Merged: p.Merged,
-		Version: version, Shims: cfg.ShimDir,
-	}
-	return a.Drift(ctx)
+	return &apply.Apply{
+		Store: store, Shims: cfg.ShimDir, KeepNRI: !cfg.EnableNRI,
+		Config: config, Binary: binary, Template: p.Template, Dropins: p.Dropins, Merged: p.Merged,
+	}, nil
 }
 
 // locate is find for a runtime that may not run: then its unit says what it would run.
@@ -100,18 +109,19 @@ func containerdBinary(cfg Config, argv []string) string {
 	return argv[0]
 }
 
-// found is what the daemon shows of find; it also leaves it for readers of the results.
+// found is find, for the daemon to show.
 func (c *core) found(ctx context.Context) *profile.Found {
 	f, err := find(c.cfg)
 	if err != nil {
 		log.G(ctx).WithError(err).Warn("the runtime was not found")
 		return nil
 	}
+	if f.PID == 0 && f.Unit != c.cfg.Unit {
+		f.Unit = c.cfg.Unit
+		f.Why = append(f.Why, "unit "+f.Unit+": that of the process that was behind the socket before")
+	}
 	if _, err := os.Stat(f.Program); f.Program != "" && err != nil {
 		f.Why = append(f.Why, "the program that runs is no longer there: "+f.Program)
-	}
-	if err := c.store.PublishNode(f); err != nil {
-		log.G(ctx).WithError(err).Warn("what was found was not written to the results")
 	}
 	return &f
 }

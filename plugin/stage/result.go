@@ -192,6 +192,13 @@ const (
 	nodeName    = nodeID + ".json"
 )
 
+// GateState is what the gate does, in results/node.json.
+type GateState struct {
+	Phase    string    `json:"phase"`
+	Since    time.Time `json:"since"`
+	Blockers []string  `json:"blockers,omitempty"` // those of all entries
+}
+
 // PublishNode writes what was found on this node to results/node.json, unless it is there.
 func (s *Store) PublishNode(found any) error {
 	b, err := json.Marshal(found)

@@ -122,6 +122,36 @@ func TestJob_a_OneInstaller(t *testing.T) {
 	wantExit(ctx, t, run(ctx, t, l, lab.HandlerPod("app", "spin-v2", "exit 3")), "main", 3)
 }
 
+// TestJob_a_ReadersSeeTheTruth: results/node.json follows the gate and the runtime, though nobody asks the daemon for its status.
+func TestJob_a_ReadersSeeTheTruth(t *testing.T) {
+	t.Parallel()
+	ctx, l := lab.New(t, lab.Options{Name: "job-readers", Shims: []string{"spin-v2"}})
+	before := runtimeOf(ctx, t, l)
+	see := func(what string, right func(lab.Shown) bool) {
+		t.Helper()
+		check(t, l.Until(ctx, "readers see "+what, func(context.Context) (bool, error) {
+			s, err := l.Shown()
+			return err == nil && right(s), nil
+		}))
+	}
+	see("the gate idle", func(s lab.Shown) bool {
+		return s.PID == before.PID && s.Gate.Phase == "idle" && len(s.Gate.Blockers) == 0
+	})
+	p := start(ctx, t, l, lab.InstallPod("node-spin-v2-install", "spin-v2", 0, 5))
+	see("who is in flight", func(s lab.Shown) bool {
+		return s.Gate.Phase == "collecting" && strings.Contains(strings.Join(s.Gate.Blockers, " "), "node-spin-v2-install")
+	})
+	out, err := l.Exec(ctx, "/opt/quiesce/bin/quiesce-installer", "status")
+	if err != nil || !strings.Contains(out, "GATE collecting since") {
+		t.Errorf("the installer's status: %v\n%s", err, out)
+	}
+	check(t, p.Wait(ctx))
+	_, err = l.WaitPhase(ctx, "spin-v2", "live")
+	check(t, err)
+	after := runtimeOf(ctx, t, l)
+	see("the new containerd", func(s lab.Shown) bool { return s.PID == after.PID && s.Gate.Phase == "idle" })
+}
+
 func TestJob_b_ThreeOverlapAndAFourthComesInTheQuietPeriod(t *testing.T) {
 	t.Parallel()
 	ctx, l := lab.New(t, lab.Options{Name: "job-b", Quiet: 4 * time.Second, Shims: []string{"spin-v2", "wasmtime-v1", "slight-v1", "lunatic-v1"}})

@@ -3,14 +3,30 @@ package lab
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"quiesce/test/node"
 )
+
+// Beside runs a package's tests, n of them beside each other unless the command line says how many: tests of nodes mostly
+// wait, and go test would run no more of them than there are processors.
+func Beside(m *testing.M, n int) (code int) {
+	flag.Parse()
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
+	if !set {
+		if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
+			panic(err)
+		}
+	}
+	return m.Run()
+}
 
 // New boots a lab for a test. The context ends a minute before go test's own limit does, or with the test.
 // If the test failed, the node's journal is kept in out/ beside it.

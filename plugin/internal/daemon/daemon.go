@@ -52,6 +52,7 @@ type Daemon struct {
 	looked   time.Time // at stops; only Run uses it
 	busy     bool      // with the gate's own drain; only Run uses it
 	swept    time.Time // when shims were looked at; only Run uses it
+	noted    noted     // only Run uses it
 }
 
 const (
@@ -78,6 +79,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}
 		dec := g.Decide(in)
 		d.show(ctx, in, dec)
+		d.note(ctx, dec, time.Now())
 		if dec.Open && !in.Running {
 			running = true
 			t := apply.Ticket{Ready: dec.Ready, Undecided: dec.Tired, Forced: dec.Forced, Due: dec.Due, Issued: time.Now().UTC()}

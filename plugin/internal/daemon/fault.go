@@ -30,6 +30,7 @@ const (
 func (d *Daemon) applied(ctx context.Context, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.noted.looked = time.Time{} // the runtime is another process now
 	if err == nil {
 		d.fault = fault{}
 		return
