@@ -207,13 +207,13 @@ var (
 // kubeletGrace is shutdownGracePeriod of the kubelet's configuration: the file that a running kubelet names, or the usual one.
 func kubeletGrace(root fs.FS) (time.Duration, string) {
 	file := "var/lib/kubelet/config.yaml"
-	names, _ := fs.Glob(root, "proc/[0-9]*/comm")
-	for _, name := range names {
-		comm, _ := fs.ReadFile(root, name)
+	procs, _ := fs.Glob(root, "proc/[0-9]*")
+	for _, proc := range procs {
+		comm, _ := fs.ReadFile(root, filepath.Join(proc, "comm"))
 		if strings.TrimSpace(string(comm)) != "kubelet" {
 			continue
 		}
-		cmdline, _ := fs.ReadFile(root, filepath.Join(filepath.Dir(name), "cmdline"))
+		cmdline, _ := fs.ReadFile(root, filepath.Join(proc, "cmdline"))
 		if m := configFlag.FindSubmatch(cmdline); m != nil {
 			file = cmp.Or(strings.TrimPrefix(string(m[1]), "/"), file)
 		}

@@ -63,13 +63,13 @@ func endpointIn(root fs.FS, file string) string {
 
 // kubelet is the command line of the kubelet that runs.
 func kubelet(root fs.FS) (cmdline, from string) {
-	names, _ := fs.Glob(root, "proc/[0-9]*/comm") // without processes there is none
-	for _, name := range names {
-		comm, err := fs.ReadFile(root, name)
+	procs, _ := fs.Glob(root, "proc/[0-9]*") // without /comm, for which Glob would list each directory
+	for _, proc := range procs {
+		comm, err := fs.ReadFile(root, path.Join(proc, "comm"))
 		if err != nil || strings.TrimSpace(string(comm)) != "kubelet" {
 			continue
 		}
-		from = path.Join(path.Dir(name), "cmdline")
+		from = path.Join(proc, "cmdline")
 		if b, err := fs.ReadFile(root, from); err == nil {
 			return string(b), from
 		}

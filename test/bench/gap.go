@@ -34,32 +34,32 @@ func version(ctx context.Context, cri runtimeapi.RuntimeServiceClient) (*runtime
 	return cri.Version(ctx, &runtimeapi.VersionRequest{})
 }
 
-// longestGap asks CRI all the time while f runs, and tells the longest time without an answer, in milliseconds.
+// longestGap asks CRI all the time while f runs and until it has answered afterwards, and tells the longest time without an
+// answer, in milliseconds.
 func longestGap(ctx context.Context, l *lab.Lab, f func(context.Context) error) (float64, error) {
-	watching, stop := context.WithCancel(ctx)
-	longest := make(chan time.Duration, 1)
-	go func() {
-		var gap time.Duration
-		last := time.Now()
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for watching.Err() == nil {
-			if _, err := ask(watching, l, version); err == nil {
-				gap, last = max(gap, time.Since(last)), time.Now()
-			}
-			select {
-			case <-tick.C:
-			case <-watching.Done():
+	over := make(chan error, 1)
+	go func() { over <- f(ctx) }()
+	var gap time.Duration
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	last, ended := time.Now(), false
+	for {
+		_, err := ask(ctx, l, version)
+		if err == nil {
+			if gap, last = max(gap, time.Since(last)), time.Now(); ended {
+				return float64(gap.Microseconds()) / 1000, nil
 			}
 		}
-		longest <- gap
-	}()
-	err := f(ctx)
-	if err == nil {
-		err = l.WaitCRI(ctx)
+		select {
+		case <-tick.C:
+		case err := <-over:
+			if ended = true; err != nil {
+				return 0, err
+			}
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
 	}
-	stop()
-	return float64((<-longest).Microseconds()) / 1000, err
 }
 
 // applier installs a handler and takes it away again, in turn: each is one apply with one restart.

@@ -4,23 +4,16 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"quiesce/plugin/stage"
 )
 
 // longestLead bounds the wait for the end of the quiet period, whatever the clock does.
 const longestLead = 2 * time.Second
 
-// await puts the shims in their place, where nothing sees them yet, and waits until the quiet period is over. What comes in
-// between begins it anew: the gate will open again.
-func (a *Apply) await(ctx context.Context, t Ticket, batch []stage.Entry) error {
+// await waits until the quiet period is over, with everything done that the runtime does not see. What comes in between
+// begins it anew: the gate will open again.
+func (a *Apply) await(ctx context.Context, t Ticket) error {
 	if t.Due.IsZero() {
 		return nil
-	}
-	for _, e := range batch {
-		if err := a.place(ctx, e); err != nil {
-			break // it is tried again in a moment, and dealt with
-		}
 	}
 	select {
 	case <-time.After(min(time.Until(t.Due), longestLead)):

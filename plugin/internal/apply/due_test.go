@@ -50,6 +50,9 @@ func TestDue(t *testing.T) {
 				t.Errorf("got %v, want it put off", err)
 			}
 			m.wantOriginal()
+			if j, err := a.Store.Journal(); err != nil || j != nil {
+				t.Errorf("journal %+v, %v", j, err)
+			}
 			if acting, err := a.Store.Acting(); err != nil || len(acting) != 1 || acting[0].Attempts != 0 {
 				t.Errorf("acting %+v, %v", acting, err)
 			}
@@ -65,6 +68,41 @@ func until(t *testing.T, cond func() bool) {
 		case <-limit:
 			t.Fatal("it did not come true")
 		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// TestAnOwedRestartIsPaid although the transaction that would have paid it with its own is put off.
+func TestAnOwedRestartIsPaid(t *testing.T) {
+	m := newMachine(t)
+	m.broken = func(hs []string) error {
+		if len(hs) > 1 {
+			return errors.New("does not start")
+		}
+		return nil
+	}
+	m.stage(manifest(stage.Install, "i", "a"))
+	m.stage(manifest(stage.Install, "k", "b"))
+	m.on = map[string]func(){"restart done": func() {
+		if m.restarts == 1 {
+			m.stage(manifest(stage.Install, "n", "c"))
+		}
+	}}
+	a, done := m.apply()
+	defer done()
+	if err := a.Run(context.Background(), Ticket{Ready: []string{"i", "k"}, Due: time.Now(), Issued: time.Now()}); !errors.Is(err, ErrDeferred) {
+		t.Errorf("got %v, want it put off", err)
+	}
+	m.want([]string{"runc"}, 2)
+	m.wantOriginal()
+	if j, err := a.Store.Journal(); err != nil || j != nil {
+		t.Errorf("journal %+v, %v", j, err)
+	}
+	acting, err := a.Store.Acting()
+	check(t, err)
+	for _, e := range acting {
+		if e.Attempts != 0 {
+			t.Errorf("%s: %d attempts", e.ID, e.Attempts)
 		}
 	}
 }

@@ -127,9 +127,9 @@ func (a *Apply) sweepShims(ctx context.Context) error {
 
 // executables lists the programs of all processes of the host.
 func executables() (exes []string) {
-	links, _ := filepath.Glob("/proc/[0-9]*/exe") // the pattern is well formed
-	for _, l := range links {
-		if exe, err := os.Readlink(l); err == nil {
+	procs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well formed; with /exe every directory would be listed
+	for _, proc := range procs {
+		if exe, err := os.Readlink(filepath.Join(proc, "exe")); err == nil {
 			exes = append(exes, strings.TrimSuffix(exe, " (deleted)"))
 		}
 	}

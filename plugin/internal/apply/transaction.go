@@ -7,10 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/containerd/log"
-
 	"quiesce/plugin/internal/containerd/config"
-	"quiesce/plugin/internal/node"
 	"quiesce/plugin/stage"
 )
 
@@ -23,15 +20,17 @@ func (a *Apply) transact(ctx context.Context, t Ticket, batch []stage.Entry) err
 	if len(changes) == 0 {
 		return a.settle(ctx, batch, "nothing had to be changed", nil)
 	}
-	if err := a.await(ctx, t, batch); err != nil {
-		return err
-	}
 	return a.carry(ctx, t, batch, changes)
 }
 
 // carry brings changes about that were checked, with a restart.
 func (a *Apply) carry(ctx context.Context, t Ticket, batch []stage.Entry, changes []stage.Change) error {
 	j, err := a.prepare(ctx, batch, changes)
+	if err == nil {
+		if err := a.await(ctx, t); err != nil {
+			return errors.Join(err, a.stepBack(j), a.forgive(batch))
+		}
+	}
 	_, late := a.Unit.(Follower)
 	if err == nil && !late {
 		err = a.Store.Write(changes)
@@ -67,6 +66,14 @@ func (a *Apply) carry(ctx context.Context, t Ticket, batch []stage.Entry, change
 	}
 	a.at("verified")
 	return a.conclude(ctx, j, batch)
+}
+
+// stepBack ends a transaction that has written nothing. A restart that was owed before it still is.
+func (a *Apply) stepBack(j *stage.Journal) error {
+	if j.Owed {
+		return a.owe(j)
+	}
+	return a.Store.End()
 }
 
 // conclude ends a transaction whose changes are there to stay. The journal goes last: at no time are files of an entry on
@@ -251,69 +258,4 @@ func (a *Apply) wait(ctx context.Context, j *stage.Journal, batch []stage.Entry,
 		err = errors.Join(err, a.Store.Publish(stage.NewResult(batch[i], stage.Pending, "last try: "+why.Error())))
 	}
 	return errors.Join(err, a.forgive(batch))
-}
-
-// lastLook makes sure, with new creations fenced off, that nobody is in flight; otherwise ErrDeferred.
-func (a *Apply) lastLook(ctx context.Context, t Ticket, batch []stage.Entry) error {
-	if t.Now || a.owed != nil && !a.CRI.Answers(ctx) {
-		return nil // an operator's word; or a rollback's restart, which cannot make it worse
-	}
-	if err := a.Fence(ctx, true); err != nil {
-		log.G(ctx).WithError(err).Info("no fence: the daemon does not answer")
-	}
-	ctx, cancel := context.WithTimeout(ctx, a.Look)
-	defer cancel()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		wait, err := a.look(ctx, t, batch)
-		if err != nil || wait == "" {
-			return a.unfence(ctx, err)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return a.unfence(ctx, fmt.Errorf("%w: %s", ErrDeferred, wait))
-		}
-	}
-}
-
-func (a *Apply) unfence(ctx context.Context, err error) error {
-	if err != nil {
-		_ = a.Fence(context.WithoutCancel(ctx), false) // it ends by itself soon
-	}
-	return err
-}
-
-// look says what has to be waited for, briefly, or that the restart is put off.
-func (a *Apply) look(ctx context.Context, t Ticket, batch []stage.Entry) (wait string, err error) {
-	began := time.Now()
-	pods, err := a.CRI.List(ctx)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrDeferred, err)
-	}
-	snap := node.Snapshot{Pods: pods, Listed: began}
-	for _, i := range a.Rules.Installers(snap, began) {
-		if !t.Forced && (!i.Undecided || !t.Undecided) {
-			return "", fmt.Errorf("%w: installer in flight: %s (%s)", ErrDeferred, i.Pod, i.Why)
-		}
-	}
-	users := snap.ByHandler()
-	a.used = users
-	for _, e := range batch {
-		if (e.Op == stage.Remove || e.Drain) && anyUsed(e, users) {
-			return "", fmt.Errorf("%w: pods use a handler of %s", ErrDeferred, e.ID)
-		}
-	}
-	for _, p := range pods {
-		if p.Creating {
-			return "create in flight: " + p.String(), nil
-		}
-		for _, c := range p.Containers {
-			if c.State == node.Created && node.Younger(c.Created, began, time.Minute) { // older ones never start (containerd#10437)
-				return fmt.Sprintf("create in flight: container %s of %s", c.Name, p), nil
-			}
-		}
-	}
-	return "", nil
 }

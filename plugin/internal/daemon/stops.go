@@ -10,7 +10,7 @@ import (
 )
 
 // stopsEvery is how often stops are looked at while nothing is pending: only to know whether they can be seen.
-const stopsEvery = 30 * time.Second
+const stopsEvery = 5 * time.Minute
 
 // stops lists the stops that the runtime counts; the kubelet's own are seen by its pods API too, where it has one. Where
 // none is seen they do not keep the gate closed, and the status says so.

@@ -114,7 +114,7 @@ func idleOnce(ctx context.Context, socket string) error {
 // percentile of the callbacks.
 func BenchmarkScaleHandler(b *testing.B) {
 	known, running := manyPods(110)
-	p := &Plugin{sink: node.NewState(), fence: &refusal{}, synced: func(string, string) {}}
+	p := &Plugin{sink: node.NewState(), fence: &refusal{}, clock: &clock{}, synced: func(string, string) {}}
 	ctx := context.Background()
 	if _, err := p.Synchronize(ctx, known, running); err != nil {
 		b.Fatal(err)
