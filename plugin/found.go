@@ -3,8 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/containerd/log"
 
@@ -80,10 +83,14 @@ func transaction(ctx context.Context, cfg Config, store *stage.Store) (*apply.Ap
 	}, nil
 }
 
-// locate is find for a runtime that may not run: then its unit says what it would run.
+// locate says what the runtime's next start will read and run: that is what a change is made for. It may not run.
 func locate(ctx context.Context, cfg Config) (config, binary string, err error) {
 	f, err := find(cfg)
-	if err != nil || f.PID != 0 {
+	if err != nil {
+		return "", "", err
+	}
+	if f.PID != 0 {
+		f, err = next(ctx, cfg, f)
 		return f.Config, f.Program, err
 	}
 	argv, err := systemd.Unit{Name: cfg.Unit}.Command(ctx)
@@ -91,6 +98,36 @@ func locate(ctx context.Context, cfg Config) (config, binary string, err error) 
 		return "", "", err
 	}
 	return containerdConfig(cfg, f, argv), containerdBinary(cfg, argv), nil
+}
+
+// next is what was found, as it will be after the unit's next start: its process may be from before an update of the
+// package or of the unit. Where the unit runs another program than containerd, its process tells most.
+func next(ctx context.Context, cfg Config, f profile.Found) (profile.Found, error) {
+	argv, err := systemd.Unit{Name: cfg.Unit}.StartCommand(ctx)
+	if err != nil || len(argv) == 0 || filepath.Base(argv[0]) != "containerd" || !filepath.IsAbs(argv[0]) {
+		return f, err
+	}
+	if cfg.ContainerdBinary == "" && !same(argv[0], f.Program) {
+		f.Program = argv[0]
+		f.Why = append(f.Why, fmt.Sprintf("program %s: the next start of %s runs it", f.Program, cfg.Unit))
+	}
+	expanded := !slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "$") })
+	p, err := cfg.profile()
+	if config := cmp.Or(profile.ConfigArg(argv), p.Config); expanded && err == nil && cfg.ContainerdConfig == "" && !f.Fixed && config != f.Config {
+		f.Config = config
+		f.Why = append(f.Why, fmt.Sprintf("config %s: the next start of %s reads it", f.Config, cfg.Unit))
+	}
+	return f, err
+}
+
+// same tells whether two names are of one file, such as where /bin is a link to /usr/bin.
+func same(a, b string) bool {
+	if a == b {
+		return true
+	}
+	fa, err := os.Stat(a)
+	fb, berr := os.Stat(b)
+	return err == nil && berr == nil && os.SameFile(fa, fb)
 }
 
 // containerdConfig is what the settings or the unit's command line say; where the unit is another program than containerd,
@@ -120,8 +157,13 @@ func (c *core) found(ctx context.Context) *profile.Found {
 		f.Unit = c.cfg.Unit
 		f.Why = append(f.Why, "unit "+f.Unit+": that of the process that was behind the socket before")
 	}
+	if f.PID != 0 {
+		if f, err = next(ctx, c.cfg, f); err != nil {
+			log.G(ctx).WithError(err).Warn("what the runtime's next start runs is not known")
+		}
+	}
 	if _, err := os.Stat(f.Program); f.Program != "" && err != nil {
-		f.Why = append(f.Why, "the program that runs is no longer there: "+f.Program)
+		f.Why = append(f.Why, "the program is no longer there: "+f.Program)
 	}
 	return &f
 }

@@ -36,7 +36,7 @@ func Find(root fs.FS, p Profile, peer Peer) Found {
 	switch {
 	case p.Asked:
 		f.because("socket %s: the settings say so", f.Socket)
-	case socket != "" && strings.Contains(socket, "containerd"):
+	case socket != "":
 		f.Socket = socket
 		f.because("socket %s: /%s says so", socket, from)
 	default:
@@ -70,7 +70,11 @@ func (f *Found) process(root fs.FS) {
 	f.Args = strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
 	if exe, err := fs.ReadLink(root, path.Join(dir, "exe")); err == nil {
 		f.Program = program(root, exe, f.Args[0])
-		f.because("program %s: process %d runs it", f.Program, f.PID)
+		if strings.HasSuffix(exe, deleted) {
+			f.because("program %s: process %d runs what was there before an update; the next start runs what is there now", f.Program, f.PID)
+		} else {
+			f.because("program %s: process %d runs it", f.Program, f.PID)
+		}
 	}
 	switch config := ConfigArg(f.Args); {
 	case f.Fixed:
@@ -83,9 +87,12 @@ func (f *Found) process(root fs.FS) {
 	}
 }
 
+// deleted is what the kernel adds to the name of a file that is no longer there, or another one (proc_pid_exe(5)).
+const deleted = " (deleted)"
+
 // program is how a process's program is called. One file may be several programs, by the name they are called by (k3s).
 func program(root fs.FS, exe, argv0 string) string {
-	exe = strings.TrimSuffix(exe, " (deleted)")
+	exe = strings.TrimSuffix(exe, deleted)
 	if name := path.Join(path.Dir(exe), path.Base(argv0)); name != exe {
 		if _, err := fs.Stat(root, strings.TrimPrefix(name, "/")); err == nil {
 			return name

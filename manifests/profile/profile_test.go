@@ -105,7 +105,7 @@ func TestFind(t *testing.T) {
 		"another unit and config": {
 			files("proc/77/cgroup=12:cpu:/x\n1:name=systemd:/system.slice/my-containerd.service\n", "proc/77/exe=/opt/bin/containerd (deleted)", "proc/77/cmdline=/opt/bin/containerd\x00--config\x00/opt/c.toml\x00"), 77,
 			Found{Unit: "my-containerd.service", Socket: "/run/containerd/containerd.sock", Config: "/opt/c.toml", Program: "/opt/bin/containerd", PID: 77},
-			"is in its cgroup",
+			"before an update",
 		},
 		"two containerds, and the kubelet says which": {
 			files("proc/9/comm=kubelet\n", "proc/9/cmdline=/usr/bin/kubelet\x00--container-runtime-endpoint=unix:///run/second/containerd.sock\x00",

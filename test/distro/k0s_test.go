@@ -2,25 +2,62 @@ package distro
 
 import (
 	"fmt"
+	"os"
 	"testing"
 
 	"quiesce/test/node"
 )
 
+// tablesV2 are the tables for a k0s that brings containerd 1.7, with NRI: quiesce turns it on in a file of its own only.
+const tablesV2 = `[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = '` + node.PauseImage + `'
+restrict_oom_score_adj = true
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = '/usr/lib/cni'
+conf_dir = '/etc/cni/net.d'
+
+[plugins."io.containerd.nri.v1.nri"]
+disable = false
+`
+
+// supervised puts the stand-in for a distribution's program into a node; variable may name a real one to run instead.
+func supervised(c node.Config, variable, path string) node.Config {
+	if file := os.Getenv(variable); file != "" {
+		c.Files[path] = node.File{Host: file, Mode: 0o755}
+		return c
+	}
+	c.Programs = map[string]string{"./test/distro/supervisor": path}
+	return c
+}
+
+// k0s is a node of k0s: as since 1.36, where containerd imports the directory of drop-ins, or as before, where k0s merges them
+// for containerd 1.7.
+func k0s(containerd, tables, variable string) layout {
+	unit := fmt.Sprintf(service, "/run/k0s /etc/k0s/containerd.d /var/lib/k0s/bin", "/usr/local/bin/k0s worker")
+	return layout{
+		profile: "k0s", own: []string{"/etc/k0s/containerd.d"},
+		node: supervised(node.Config{
+			Containerd: containerd, Unit: "k0sworker.service", Socket: "/run/k0s/containerd.sock", NoConfig: true,
+			Files: map[string]node.File{
+				"/etc/systemd/system/k0sworker.service":             {Content: unit},
+				"/etc/systemd/system/k0sworker.service.d/data.conf": {Content: "[Service]\nExecStartPre=/bin/sh -c 'mkdir -p /var/lib/k0s && ln -sfn /var/lib/containerd /var/lib/k0s/containerd'\n"},
+				"/etc/k0s/containerd.d/node.toml":                   {Content: tables},
+			},
+		}, variable, "/usr/local/bin/k0s"),
+	}
+}
+
 // TestConfig_c on k0s: containerd is k0s's child, and k0s restarts it as soon as anything happens in the directory of its
 // drop-ins; quiesce restarts nothing.
 func TestConfig_c_K0s(t *testing.T) {
 	t.Parallel()
-	layout{
-		profile: "k0s", own: []string{"/etc/k0s"},
-		node: node.Config{
-			Unit: "k0sworker.service", Socket: "/run/k0s/containerd.sock", NoConfig: true,
-			Programs: map[string]string{"./test/distro/supervisor": "/usr/local/bin/k0s"},
-			Files: map[string]node.File{
-				"/etc/systemd/system/k0sworker.service": {Content: fmt.Sprintf(service, "/run/k0s /etc/k0s/containerd.d", "/usr/local/bin/k0s worker")},
-				"/etc/k0s/containerd.toml":              {Content: "# k0s_managed=true\nversion = 3\nimports = [\"/run/k0s/containerd-cri.toml\"]\n" + tables},
-				"/etc/k0s/containerd.d/.keep":           {},
-			},
-		},
-	}.through(t)
+	for name, y := range map[string]layout{
+		"1.36": k0s("2.3.7", tables, "QUIESCE_K0S"), "1.35": k0s("1.7.35", tablesV2, "QUIESCE_K0S_1_35"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y.through(t)
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -35,7 +36,7 @@ func (n *Node) checkRuntime() error {
 			return refusal.New("host: this node's runtime is %s: the kubelet uses %s (says /%s); %s", o.name, socket, from, only)
 		}
 	}
-	if strings.Contains(socket, "containerd") {
+	if strings.Contains(socket, "containerd") || socket != "" && n.isContainerd() {
 		return nil
 	}
 	for _, o := range others {
@@ -47,6 +48,11 @@ func (n *Node) checkRuntime() error {
 		return refusal.New("host: containerd's CRI plugin is disabled in /%s (disabled_plugins), so no pod runs with it, as where Docker brought containerd; %s", config, only)
 	}
 	return nil
+}
+
+// isContainerd tells whether containerd is behind the kubelet's socket.
+func (n *Node) isContainerd() bool {
+	return n.peer != nil && path.Base(profile.Find(n.look.FS(), n.profile, n.peer).Program) == "containerd"
 }
 
 // criDisabled tells whether containerd is told to run without CRI.

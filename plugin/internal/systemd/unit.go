@@ -135,6 +135,11 @@ func (u Unit) Command(ctx context.Context) ([]string, error) {
 			return strings.Split(strings.TrimRight(string(b), "\x00"), "\x00"), nil
 		}
 	}
+	return u.StartCommand(ctx)
+}
+
+// StartCommand is the command line of its ExecStart, as systemd has it loaded: what the next start runs.
+func (u Unit) StartCommand(ctx context.Context) ([]string, error) {
 	cmds, err := u.commands(ctx, "ExecStart")
 	if err != nil {
 		return nil, err

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,34 +24,44 @@ const (
 	k0sMerged  = "/run/k0s/containerd-cri.toml"
 	k0sSocket  = "/run/k0s/containerd.sock"
 	debounce   = 3 * time.Second
+	respawn    = 5 * time.Second
+	criV2      = "io.containerd.grpc.v1.cri"
 )
 
-// k0s merges the drop-ins, runs containerd, and runs it again after something has happened in their directory
-// (k0s pkg/component/worker/containerd).
+// k0s makes the config, runs containerd, and runs it again after something has happened in the directory of drop-ins
+// (k0s pkg/component/worker/containerd, pkg/supervisor). With containerd 2 it is as since 1.36, and else as before.
 func k0s(ctx context.Context) error {
+	version, err := exec.Command("/usr/local/bin/containerd", "--version").Output()
+	if err != nil {
+		return err
+	}
+	setup := imported
+	if fields := strings.Fields(string(version)); len(fields) > 2 && strings.HasPrefix(strings.TrimPrefix(fields[2], "v"), "1.") {
+		setup = merged
+	}
+	if err := setup(); err != nil {
+		return err
+	}
 	events := make(chan error)
 	if err := watch(events); err != nil {
 		return err
 	}
 	go func() { _ = ready(ctx, k0sSocket) }() // it ends with the program
 	for ctx.Err() == nil {
-		if err := merge(); err != nil {
-			return err
-		}
-		cmd, err := start("--root=/var/lib/containerd", "--state=/run/k0s/containerd", "--address="+k0sSocket, "--log-level=info", "--config="+k0sConfig)
+		cmd, err := start("--root=/var/lib/k0s/containerd", "--state=/run/k0s/containerd", "--address="+k0sSocket, "--log-level=info", "--config="+k0sConfig)
 		if err != nil {
 			return err
 		}
-		if err := supervise(ctx, cmd, events); err != nil {
+		if err := supervise(ctx, cmd, events, setup); err != nil {
 			return err
 		}
-		pause(ctx, 200*time.Millisecond)
+		pause(ctx, respawn)
 	}
 	return nil
 }
 
 // supervise returns when containerd has ended, by itself or because of events.
-func supervise(ctx context.Context, cmd *exec.Cmd, events <-chan error) error {
+func supervise(ctx context.Context, cmd *exec.Cmd, events <-chan error, setup func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	var calm <-chan time.Time
@@ -60,11 +73,15 @@ func supervise(ctx context.Context, cmd *exec.Cmd, events <-chan error) error {
 			}
 			calm = time.After(debounce)
 		case <-calm:
+			calm = nil
+			if err := setup(); err != nil {
+				fmt.Println("supervisor: drop-ins have changed, but:", err)
+				continue
+			}
 			fmt.Println("supervisor: drop-ins have changed, SIGHUP")
 			if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 				return err
 			}
-			calm = nil
 		case <-ctx.Done():
 			_ = cmd.Process.Signal(syscall.SIGTERM)
 			fmt.Println("supervisor: containerd ended:", <-ended)
@@ -98,33 +115,76 @@ func watch(events chan<- error) error {
 	return nil
 }
 
-// merge writes the tables of all drop-ins into the one file that containerd imports.
-func merge() error {
+// managed writes the root, unless somebody has made it theirs.
+func managed(tree map[string]any) error {
+	const head = "# k0s_managed=true\n"
+	text, err := os.ReadFile(k0sConfig)
+	if err == nil && !bytes.HasPrefix(text, []byte(head)) || err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	text, err = toml.Marshal(tree)
+	return errors.Join(err, os.WriteFile(k0sConfig, append([]byte(head), text...), 0o644))
+}
+
+// imported has containerd import the drop-ins.
+func imported() error {
+	return managed(map[string]any{
+		"version": int64(3), "imports": []string{k0sDropins + "/*.toml"},
+		"plugins": map[string]any{"io.containerd.cri.v1.images": map[string]any{}, "io.containerd.cri.v1.runtime": map[string]any{}},
+	})
+}
+
+// merged puts the drop-ins that have tables of CRI over what containerd has for it by default, and imports the others.
+func merged() error {
 	files, err := filepath.Glob(k0sDropins + "/*.toml")
 	if err != nil {
 		return err
 	}
-	slices.Sort(files)
-	all := map[string]any{"version": int64(3)}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			return err
-		}
-		var tree map[string]any
-		if err := toml.Unmarshal(b, &tree); err != nil {
-			return fmt.Errorf("%s: %w", f, err)
-		}
-		if v, ok := tree["version"]; ok && v != int64(3) {
-			return fmt.Errorf("%s: version %v is not 3", f, v) // k0s from 1.36 on does not start then
-		}
-		overlay(all, tree)
-	}
-	b, err := toml.Marshal(all)
+	text, err := exec.Command("/usr/local/bin/containerd", "config", "default").Output()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(k0sMerged, b, 0o644)
+	all, err := tree("config default", text)
+	if err != nil {
+		return err
+	}
+	all = map[string]any{"version": int64(2), "plugins": map[string]any{criV2: tables(all)[criV2]}}
+	imports := []string{}
+	slices.Sort(files)
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		t, err := tree(f, text)
+		if err != nil {
+			return err
+		}
+		if tables(t)[criV2] == nil {
+			imports = append(imports, f)
+		} else {
+			overlay(all, t)
+		}
+	}
+	if text, err = toml.Marshal(all); err != nil {
+		return err
+	}
+	if err := os.WriteFile(k0sMerged, text, 0o644); err != nil {
+		return err
+	}
+	return managed(map[string]any{"version": int64(2), "imports": append(imports, k0sMerged)})
+}
+
+func tree(name string, text []byte) (t map[string]any, err error) {
+	if err = toml.Unmarshal(text, &t); err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return t, err
+}
+
+func tables(t map[string]any) map[string]any {
+	plugins, _ := t["plugins"].(map[string]any)
+	return plugins
 }
 
 func overlay(onto, from map[string]any) {

@@ -115,6 +115,9 @@ func (c *Config) conflicts(want []Handler) error {
 // inPlace tells whether our tables go into a file of somebody else's: where drop-ins do not merge, and where the root is
 // made from a template and imports nothing.
 func (c *Config) inPlace() bool {
+	if c.merges() {
+		return false
+	}
 	return c.release.legacy() || c.first() || c.template != nil && len(c.importedDirs()) == 0
 }
 

@@ -180,6 +180,9 @@ func (c *Config) copyTo(dir string, changes []Change) (string, error) {
 		return "", err
 	}
 	sources = slices.DeleteFunc(sources, func(s *source) bool { return s.broken && changes == nil })
+	if sources, err = c.patched(sources); err != nil {
+		return "", err
+	}
 	names := []string{root}
 	for i, s := range sources[1:] {
 		names = append(names, filepath.Join(dir, fmt.Sprintf("%04d-%s", i+1, strings.ReplaceAll(filepath.Base(s.path), "*", "_"))))

@@ -48,17 +48,17 @@ func Read(at Place) (*Config, error) {
 	if err := c.readTemplate(at.Template); err != nil {
 		return nil, err
 	}
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+	if c.virtual, err = at.virtual(path, c.createVersion()); err != nil {
+		return nil, err
+	}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && !c.merges() {
 		if c.template != nil {
 			c.shape, _ = parse(c.template.path, c.template.data, r) // most are no TOML
 		}
 		return c, c.readOurs()
 	}
-	if _, err := filepath.EvalSymlinks(path); err != nil {
+	if _, err := filepath.EvalSymlinks(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read config: follow %s: %w", path, err)
-	}
-	if c.virtual, err = at.virtual(path); err != nil {
-		return nil, err
 	}
 	v := overlay(r, c.virtual)
 	if c.root, err = v.load(path); err != nil {

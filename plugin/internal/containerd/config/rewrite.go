@@ -14,7 +14,8 @@ func (c *Config) texts() []*source {
 		out = append(out, c.template)
 	}
 	for _, s := range c.sources {
-		if !s.ours && !s.broken {
+		made := slices.ContainsFunc(c.virtual, func(ch Change) bool { return ch.Path == s.path || ch.Path == s.target })
+		if !s.ours && !s.broken && !made { // who makes a file has the last word
 			out = append(out, s)
 		}
 	}
