@@ -3,14 +3,13 @@ package drain
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"quiesce/test/lab"
 )
 
 func TestDrain_Basics(t *testing.T) {
 	t.Parallel()
-	ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "basics"})
+	ctx, l, k := setup(t, lab.Options{Name: "basics"})
 	static := Victim("kube-system", "etcd", 5, "-after", "100ms")
 	static.Source = "file"
 	pods := []Pod{

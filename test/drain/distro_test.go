@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"quiesce/test/lab"
 	"quiesce/test/node"
@@ -20,7 +19,7 @@ func TestDrain_k(t *testing.T) {
 	for name, dist := range map[string]distro{"microk8s": microk8s(), "k3s": k3s()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-k", NoHost: true, Node: node.Config{Images: []node.Image{image}}})
+			ctx, l, k := setup(t, lab.Options{Name: "drain-k", NoHost: true, Node: node.Config{Images: []node.Image{image}}})
 			check(t, dist.install(ctx, l))
 			d, err := StartDatabase(ctx, l, k)
 			check(t, err)

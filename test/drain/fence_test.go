@@ -13,7 +13,7 @@ func TestDrain_d(t *testing.T) {
 	t.Parallel()
 	t.Run("all tiers", func(t *testing.T) {
 		t.Parallel()
-		ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-d"})
+		ctx, l, k := setup(t, lab.Options{Name: "drain-d"})
 		f, err := MeasureFence(ctx, l, k, nil)
 		check(t, err)
 		t.Logf("%+v", f)
@@ -27,7 +27,7 @@ func TestDrain_d(t *testing.T) {
 // crashesBehindFence has a network pod crash before its turn, and then the daemon.
 func crashesBehindFence(t *testing.T) {
 	t.Parallel()
-	ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-d"})
+	ctx, l, k := setup(t, lab.Options{Name: "drain-d"})
 	var pods []Pod
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		pods = append(pods, Victim("default", name, 10, "-after", "300ms"))

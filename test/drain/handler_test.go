@@ -13,7 +13,8 @@ import (
 // TestDrain_Handler removes and replaces a handler whose pods run, with --drain, while a kubelet starts everything again
 // that stops. A plain removal waits, and refuses nobody.
 func TestDrain_Handler(t *testing.T) {
-	ctx, l, k := setup(t, 5*time.Minute, lab.Options{Name: "drain-handler", Shims: []string{"spin-v2"}})
+	t.Parallel()
+	ctx, l, k := setup(t, lab.Options{Name: "drain-handler", Shims: []string{"spin-v2"}})
 	install := func(job string, args ...string) {
 		t.Helper()
 		_, err := l.RunPod(ctx, lab.InstallPod(job, "spin-v2", 0, 0, args...))

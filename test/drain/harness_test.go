@@ -12,6 +12,9 @@ import (
 	"quiesce/test/lab"
 )
 
+// TestMain has four nodes beside each other: the pods of most tests use all of their graces.
+func TestMain(m *testing.M) { os.Exit(lab.Beside(m, 4)) }
+
 func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -19,10 +22,10 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// setup boots a node with quiesce and its drain unit.
-func setup(t testing.TB, limit time.Duration, o lab.Options) (context.Context, *lab.Lab, *Kubelet) {
+// setup boots a node with quiesce and its drain unit. No test takes nearly as long as its limit, which is for what hangs.
+func setup(t testing.TB, o lab.Options) (context.Context, *lab.Lab, *Kubelet) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("the test's time is over"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 8*time.Minute, errors.New("the test's time is over"))
 	t.Cleanup(cancel)
 	l, k, err := Boot(ctx, o)
 	check(t, err)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"quiesce/test/lab"
 )
@@ -32,8 +31,9 @@ func hookEntry(when, path string, more ...string) string {
 
 // TestDrain_Hooks runs the operator's programs around an operator's drain and around a poweroff.
 func TestDrain_Hooks(t *testing.T) {
+	t.Parallel()
 	note, hang := "/etc/quiesce/hooks/note", "/etc/quiesce/hooks/hang"
-	ctx, l, k := setup(t, 4*time.Minute, lab.Options{Name: "drain-hooks", Config: hookConfig(
+	ctx, l, k := setup(t, lab.Options{Name: "drain-hooks", Config: hookConfig(
 		hookEntry("pre-drain", note), hookEntry("pre-tier", note, "tier = 'kube-system'"), hookEntry("post-tier", note, "tier = 'workloads'"),
 		hookEntry("post-drain", note), hookEntry("post-start", note), hookEntry("pre-drain", hang, "timeout = '1s'"),
 		hookEntry("pre-drain", "/etc/quiesce/hooks/anyone"), hookEntry("pre-drain", "/etc/quiesce/hooks/three"),

@@ -13,7 +13,7 @@ import (
 // TestDrain_KubeletUnit stops the runtime alone: the drain stops the kubelet first, and the next start starts it.
 func TestDrain_KubeletUnit(t *testing.T) {
 	t.Parallel()
-	ctx, l, k := setup(t, 2*time.Minute, lab.Options{Name: "drain-kubelet", Node: node.Config{
+	ctx, l, k := setup(t, lab.Options{Name: "drain-kubelet", Node: node.Config{
 		Files: map[string]node.File{"/etc/systemd/system/kubelet.service": {
 			Content: "[Unit]\nAfter=containerd.service\n[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n",
 		}},
@@ -49,7 +49,7 @@ func TestDrain_KubeletUnit(t *testing.T) {
 // TestDrain_StopInStart stops the runtime while the drain unit is still starting: systemd skips its ExecStop then.
 func TestDrain_StopInStart(t *testing.T) {
 	t.Parallel()
-	ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-early"})
+	ctx, l, k := setup(t, lab.Options{Name: "drain-early"})
 	web := Victim("default", "web", 10, "-after", "500ms")
 	check(t, k.Start(ctx, web))
 	started(ctx, t, l, "web")

@@ -31,7 +31,7 @@ func TestDrain_j(t *testing.T) {
 				o.NoHost, quiesce = true, "/root/quiesce/quiesce"
 				o.Node.ContainerdTables = "[plugins.'io.containerd.nri.v1.nri']\n  disable = false\n"
 			}
-			ctx, l, k := setup(t, 4*time.Minute, o)
+			ctx, l, k := setup(t, o)
 			sh(ctx, t, l, "mkdir -p /var/lib/quiesce")
 			long := []Pod{Victim("slow", "a", 60, "-after", "25s", "-code", "7"), Victim("slow", "b", 60, "-after", "25s", "-code", "7")}
 			check(t, k.Start(ctx, long...))

@@ -2,7 +2,6 @@ package drain
 
 import (
 	"testing"
-	"time"
 
 	"quiesce/test/lab"
 )
@@ -35,7 +34,7 @@ func BenchmarkDrain_b(b *testing.B) {
 
 func hundred(t testing.TB) Order {
 	t.Helper()
-	ctx, l, k := setup(t, 8*time.Minute, lab.Options{Name: "drain-b"})
+	ctx, l, k := setup(t, lab.Options{Name: "drain-b"})
 	pods, err := StartHundred(ctx, l, k)
 	check(t, err)
 	o, problems, err := MeasureOrder(ctx, l, pods, nil)

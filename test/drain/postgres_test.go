@@ -2,7 +2,6 @@ package drain
 
 import (
 	"testing"
-	"time"
 
 	"quiesce/test/lab"
 	"quiesce/test/node"
@@ -17,7 +16,7 @@ func TestDrain_a(t *testing.T) {
 	for _, w := range Ways() {
 		t.Run(w.Name, func(t *testing.T) {
 			t.Parallel()
-			ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-a", NoHost: !w.Clean, Node: node.Config{Images: []node.Image{image}}})
+			ctx, l, k := setup(t, lab.Options{Name: "drain-a", NoHost: !w.Clean, Node: node.Config{Images: []node.Image{image}}})
 			d, err := StartDatabase(ctx, l, k)
 			check(t, err)
 			check(t, d.Load(ctx, 1500))

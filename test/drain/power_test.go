@@ -36,7 +36,7 @@ func TestDrain_g(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-g", Node: node.Config{SystemdCgroup: tc.systemd}})
+			ctx, l, k := setup(t, lab.Options{Name: "drain-g", Node: node.Config{SystemdCgroup: tc.systemd}})
 			sh(ctx, t, l, "mkdir -p /opt/cni/bin")
 			net := Victim("kube-system", "net", 10, "-listen", "10.99.0.1:9000", "-after", "100ms")
 			net.HostNetwork = true
@@ -137,7 +137,7 @@ func TestDrain_h(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-h"})
+			ctx, l, k := setup(t, lab.Options{Name: "drain-h"})
 			web := Victim("default", "web", 20, "-after", "4s", "-code", "7")
 			deaf := Victim("default", "deaf", 6, "-deaf")
 			usr := Victim("kube-system", "usr", 10, "-after", "200ms")

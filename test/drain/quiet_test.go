@@ -15,7 +15,7 @@ import (
 // TestDrain_e does to the services what must not cost a pod a signal.
 func TestDrain_e(t *testing.T) {
 	t.Parallel()
-	ctx, l, k := setup(t, 5*time.Minute, lab.Options{Name: "drain-e"})
+	ctx, l, k := setup(t, lab.Options{Name: "drain-e"})
 	pods := []Pod{Victim("default", "web", 30), Victim("default", "db", 30), Victim("kube-system", "dns", 30)}
 	check(t, k.Start(ctx, pods...))
 	started(ctx, t, l, names(pods)...)
@@ -92,7 +92,7 @@ WantedBy=multi-user.target
 // runtime.
 func TestDrain_f(t *testing.T) {
 	t.Parallel()
-	ctx, l, k := setup(t, 8*time.Minute, lab.Options{Name: "drain-f", Node: node.Config{
+	ctx, l, k := setup(t, lab.Options{Name: "drain-f", Node: node.Config{
 		Files: map[string]node.File{"/etc/systemd/system/kubelet.service": {Content: kubeletUnit}}, Enable: []string{"kubelet.service"},
 	}})
 	k.While = func() bool {

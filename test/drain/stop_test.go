@@ -13,7 +13,7 @@ import (
 // TestDrain_c drains what does not want to go. The unkillable container's shim hangs.
 func TestDrain_c(t *testing.T) {
 	t.Parallel()
-	ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-c"})
+	ctx, l, k := setup(t, lab.Options{Name: "drain-c"})
 	deaf, frozen, hook := Victim("default", "deaf", 5, "-deaf"), Victim("default", "frozen", 3), Victim("default", "hook", 4)
 	hook.Containers[0].PreStop = `{"exec":{"command":["/bin/sleep","1000"]}}`
 	dns := Victim("kube-system", "dns", 600, "-deaf")
@@ -54,7 +54,7 @@ func TestDrain_c(t *testing.T) {
 // TestDrain_i runs hooks of every kind, sidecars, and stop signals of images and containers.
 func TestDrain_i(t *testing.T) {
 	t.Parallel()
-	ctx, l, k := setup(t, 3*time.Minute, lab.Options{Name: "drain-i", Node: node.Config{Images: []node.Image{
+	ctx, l, k := setup(t, lab.Options{Name: "drain-i", Node: node.Config{Images: []node.Image{
 		{Name: "localhost/victim-usr1:1", Programs: map[string]string{"/victim": "./test/drain/victim"}, StopSignal: "SIGUSR1"},
 	}}})
 	hooked := func(name, hook string, args ...string) Pod {

@@ -11,7 +11,8 @@ import (
 // TestDrain_Mounts drains a pod with a CSI volume, which somebody unmounts 3 s after the pod has ended, and one with a
 // volume that nobody unmounts.
 func TestDrain_Mounts(t *testing.T) {
-	ctx, l, k := setup(t, 4*time.Minute, lab.Options{Name: "drain-mounts", Config: "[drain]\nmountWait = '6s'"})
+	t.Parallel()
+	ctx, l, k := setup(t, lab.Options{Name: "drain-mounts", Config: "[drain]\nmountWait = '6s'"})
 	db, dns, stuck := Victim("default", "db", 10), Victim("kube-system", "dns", 10), Victim("late", "stuck", 10)
 	stuck.Annotations["quiesce.internal/tier"] = "network"
 	last := Victim("late", "last", 10)

@@ -77,7 +77,16 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 
 // Apply applies manifests.
 func (c *Cluster) Apply(ctx context.Context, manifests ...string) error {
-	cmd, err := c.Command(ctx, "kubectl", kubeconfig, "apply", "--server-side", "--filename", "-")
+	return c.apply(ctx, nil, manifests)
+}
+
+// Check has the API server check manifests, and changes nothing. A field that it does not know is an error.
+func (c *Cluster) Check(ctx context.Context, manifests ...string) error {
+	return c.apply(ctx, []string{"--dry-run=server", "--validate=strict"}, manifests)
+}
+
+func (c *Cluster) apply(ctx context.Context, args, manifests []string) error {
+	cmd, err := c.Command(ctx, append([]string{"kubectl", kubeconfig, "apply", "--server-side", "--filename", "-"}, args...)...)
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,8 @@ import (
 // NodeName is the name of the one node.
 const NodeName = "node1"
 
-// readyBudget is the longest that a cluster may take from the node's boot until the node is Ready.
-const readyBudget = 1 * time.Minute
+// readyBudget is the longest that a cluster may take from the node's boot until the node is Ready; alone it takes 15 s.
+const readyBudget = 3 * time.Minute
 
 // base holds the units and configuration files of the cluster.
 //

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"quiesce/test/kube"
+	"quiesce/test/lab"
 )
 
 func check(t testing.TB, err error) {
@@ -19,52 +20,47 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// shared are the clusters that several tests use one after the other; each is booted for the first one that needs it.
-// Every test has handlers and names of its own.
+// shared is a cluster that several tests use one after the other, beside those of other clusters. It is booted for the
+// first of them. Every test has handlers and names of its own.
 type shared struct {
-	mu    sync.Mutex
-	plain *kube.Cluster // without quiesce
-	with  *kube.Cluster
+	mu      sync.Mutex
+	cluster *kube.Cluster
 }
 
-var clusters shared
+var withQuiesce, without shared
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if err := clusters.close(); err != nil {
-		fmt.Fprintln(os.Stderr, "close clusters:", err)
-		code = max(code, 1)
+	code := lab.Beside(m, 6)
+	for _, s := range []*shared{&withQuiesce, &without} {
+		if s.cluster == nil {
+			continue
+		}
+		if err := s.cluster.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "close cluster:", err)
+			code = max(code, 1)
+		}
 	}
 	os.Exit(code)
 }
 
-func (s *shared) close() (err error) {
-	for _, c := range []*kube.Cluster{s.plain, s.with} {
-		if c != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}
-	return err
-}
-
-// get returns a cluster for a test, with a limit on the test's time.
-func (s *shared) get(t testing.TB, c **kube.Cluster, o kube.Options) (context.Context, *kube.Cluster) {
+// get returns the cluster to a test, for itself until the test ends, and begins the test's time.
+func (s *shared) get(t *testing.T, o kube.Options) (context.Context, *kube.Cluster) {
 	t.Helper()
-	ctx := limit(t, 8*time.Minute)
+	t.Parallel()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if *c == nil {
+	t.Cleanup(s.mu.Unlock)
+	ctx := limit(t, 8*time.Minute)
+	if s.cluster == nil {
 		booted, err := kube.Boot(context.WithoutCancel(ctx), o)
 		check(t, err)
-		*c = booted
+		s.cluster = booted
 	}
-	cluster := *c
 	t.Cleanup(func() {
 		if t.Failed() {
-			cluster.Explain(t)
+			s.cluster.Explain(t)
 		}
 	})
-	return ctx, cluster
+	return ctx, s.cluster
 }
 
 func limit(t testing.TB, d time.Duration) context.Context {
@@ -74,13 +70,15 @@ func limit(t testing.TB, d time.Duration) context.Context {
 }
 
 // quiesced is the shared cluster with quiesce.
-func quiesced(t testing.TB) (context.Context, *kube.Cluster) {
-	return clusters.get(t, &clusters.with, Options("kube", append([]string{"c-v1", "d-v1"}, tenHandlers()...)...))
+func quiesced(t *testing.T) (context.Context, *kube.Cluster) {
+	t.Helper()
+	return withQuiesce.get(t, Options("kube", append([]string{"c-v1", "d-v1"}, tenHandlers()...)...))
 }
 
 // plain is the shared cluster without.
-func plain(t testing.TB) (context.Context, *kube.Cluster) {
-	return clusters.get(t, &clusters.plain, NaiveOptions("plain"))
+func plain(t *testing.T) (context.Context, *kube.Cluster) {
+	t.Helper()
+	return without.get(t, NaiveOptions("plain"))
 }
 
 func restarts(ctx context.Context, t testing.TB, c *kube.Cluster) int {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // tool is a set of programs built from a tools module of this repository.
@@ -87,15 +88,31 @@ func (k *Kit) tool(ctx context.Context, t tool) (string, error) {
 	})
 }
 
-// program builds a main package of this repository and returns the file. An up-to-date file is kept by the
-// go command; a new one replaces it by rename, so a node keeps the one it was booted with.
+// builds are the programs that this process has built.
+var builds sync.Map // what builds it → file
+
+// program builds a main package of this repository and returns the file: once a process, so that all its nodes run the same.
 func (k *Kit) program(ctx context.Context, pkg string, flags ...string) (string, error) {
+	key := strings.Join(append([]string{k.module, pkg}, flags...), " ")
+	if file, ok := builds.Load(key); ok {
+		return file.(string), nil
+	}
+	file, err := k.build(ctx, key, pkg, flags)
+	if err == nil {
+		builds.Store(key, file)
+	}
+	return file, err
+}
+
+// build does it. An up-to-date file is kept by the go command; a new one replaces it by rename, so a node keeps the one it
+// was booted with.
+func (k *Kit) build(ctx context.Context, name, pkg string, flags []string) (string, error) {
 	unlock, err := k.cache.lock(ctx, "programs")
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	key := sha256.Sum256([]byte(strings.Join(append([]string{k.module, pkg}, flags...), " ")))
+	key := sha256.Sum256([]byte(name))
 	out := k.cache.path("programs", fmt.Sprintf("%x", key[:6]), path.Base(pkg))
 	tmp := k.cache.path("tmp")
 	for _, dir := range []string{filepath.Dir(out), tmp} {
