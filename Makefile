@@ -1,7 +1,6 @@
 SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
-CACHE   := $(or $(QUIESCE_CACHE),$(HOME)/.cache/quiesce)
 
 .PHONY: help build demo demo-loss matrix demo-drain demo-kubernetes bench chaos soak test unit lint fuzz clean
 
@@ -38,8 +37,7 @@ soak: ## two hours of pods and changes that come and go: out/soak.json, out/soak
 
 test: ## all tests, those on real nodes included; out/test.json has them as JSON (needs root)
 	go run ./test/node/prepare -all
-	QUIESCE_CONTAINERD=$(CACHE)/tools/containerd-2.4.2/containerd QUIESCE_CONTAINERD_1_7=$(CACHE)/tools/containerd-1.7.35/containerd \
-		go run ./test/gotest -json-file out/test.json -- -race -shuffle=on -timeout 60m ./...
+	go run ./test/gotest -json-file out/test.json -- -race -shuffle=on -timeout 60m ./...
 
 unit: ## the tests that need no node
 	go test -race -shuffle=on -short ./plugin/... ./installer/... ./manifests/... ./test/repo/...

@@ -27,6 +27,33 @@ func New(t testing.TB, cfg Config) *Node {
 	return n
 }
 
+// Containerd returns the program of a containerd version for a test that boots no node: the cache's, built when it is not
+// there. With -short such a test is left out where it would have to be built.
+func Containerd(t testing.TB, version string) string {
+	t.Helper()
+	c, err := openCache()
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool, err := containerdTool(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := c.path(tool.dir(), "containerd")
+	if _, err := os.Stat(file); err != nil && testing.Short() {
+		t.Skip("make unit builds no containerd")
+	}
+	k := &Kit{cache: c, module: module}
+	if _, err := k.tool(t.Context(), tool); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // report keeps what explains a failure.
 func (n *Node) report(t testing.TB) {
 	journal := n.journal(context.WithoutCancel(t.Context()))

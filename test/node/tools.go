@@ -77,10 +77,12 @@ func (t tool) programs() []string {
 	return names
 }
 
+// dir is where they are in the cache.
+func (t tool) dir() string { return path.Join("tools", t.name+"-"+t.version) }
+
 // tool returns the directory of t's programs, built when they are not there.
 func (k *Kit) tool(ctx context.Context, t tool) (string, error) {
-	rel := path.Join("tools", t.name+"-"+t.version)
-	return k.cache.artefact(ctx, rel, t.programs(), func(ctx context.Context, dir string) error {
+	return k.cache.artefact(ctx, t.dir(), t.programs(), func(ctx context.Context, dir string) error {
 		args := []string{"build", "-trimpath", "-ldflags", t.ldflags, "-tags", t.tags, "-o", dir + "/"}
 		cmd := goCommand(ctx, append(args, t.packages...)...)
 		cmd.Dir = filepath.Join(k.module, "test", "tools", t.module)

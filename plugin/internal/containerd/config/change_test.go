@@ -89,7 +89,7 @@ func roundTrip(t *testing.T, dir, path string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := Check(t.Context(), os.Getenv("QUIESCE_CONTAINERD"), c, changes, step.want, step.gone); err != nil {
+		if err := Check(t.Context(), program(t), c, changes, step.want, step.gone); err != nil {
 			t.Fatal(err)
 		}
 		apply(t, changes)

@@ -118,10 +118,7 @@ func TestDumpEnvironment(t *testing.T) {
 
 // TestRealDump asks a real containerd, whose dump has the runtimes under the new plugin id whatever the root's version.
 func TestRealDump(t *testing.T) {
-	binary := os.Getenv("QUIESCE_CONTAINERD")
-	if binary == "" {
-		t.Skip("QUIESCE_CONTAINERD names no containerd")
-	}
+	binary := program(t)
 	for name, root := range roots {
 		t.Run(name, func(t *testing.T) {
 			_, path := etc(t, map[string]string{"config.toml": root})

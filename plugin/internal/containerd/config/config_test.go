@@ -53,7 +53,7 @@ func TestEdited(t *testing.T) {
 			if len(changes) != 1 {
 				t.Fatalf("changes: %+v", changes)
 			}
-			if err := Check(t.Context(), os.Getenv("QUIESCE_CONTAINERD"), c, changes, []Handler{spin}, nil); err != nil {
+			if err := Check(t.Context(), program(t), c, changes, []Handler{spin}, nil); err != nil {
 				t.Fatal(err)
 			}
 		})

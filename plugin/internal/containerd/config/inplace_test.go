@@ -66,7 +66,7 @@ func TestLegacyRoundTrip(t *testing.T) {
 func legacyRoundTrip(t *testing.T, dir, path, refused string) {
 	t.Helper()
 	before, at := snapshot(t, dir), Place{Root: path, Version: legacyVersion, NRI: true}
-	binary := os.Getenv("QUIESCE_CONTAINERD_1_7") // judges too, when there is one
+	binary := legacyProgram(t)
 	if strings.HasSuffix(before["config.toml"], "containerd.runtimes]\n") {
 		binary = "" // there is no runc, as that containerd says: CRI would not load
 	}
@@ -271,7 +271,7 @@ func TestUpgradedWithoutRuntimes(t *testing.T) {
 	c := mustRead(t, Place{Root: path, Version: "2.4.2"})
 	changes, err := c.Change([]Handler{spin})
 	if err == nil {
-		err = Check(t.Context(), os.Getenv("QUIESCE_CONTAINERD"), c, changes, []Handler{spin}, nil)
+		err = Check(t.Context(), program(t), c, changes, []Handler{spin}, nil)
 	}
 	if err != nil {
 		t.Fatal(err)

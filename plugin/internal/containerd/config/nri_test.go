@@ -145,10 +145,7 @@ func applyChecked(t *testing.T, at Place, gone []string, want ...Handler) {
 
 // TestRealLegacyDump installs into what containerd 1.7 gives as its default config, with that containerd as the judge.
 func TestRealLegacyDump(t *testing.T) {
-	binary := os.Getenv("QUIESCE_CONTAINERD_1_7")
-	if binary == "" {
-		t.Skip("QUIESCE_CONTAINERD_1_7 names no containerd")
-	}
+	binary := legacyProgram(t)
 	var dump bytes.Buffer
 	d := dumper{binary: binary, dir: t.TempDir()}
 	if err := d.run(t.Context(), &dump, "config", "default"); err != nil {
