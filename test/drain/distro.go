@@ -45,7 +45,7 @@ func microk8s() distro {
 	}
 }
 
-// k3s is one unit whose program runs containerd as its child.
+// k3s is one unit whose program runs containerd as its child, and is the kubelet: /run/kubelet is there while it lives.
 func k3s() distro {
 	const agent = "/var/lib/rancher/k3s/agent"
 	const config = agent + "/etc/containerd/config.toml"
@@ -53,8 +53,8 @@ func k3s() distro {
 		files: map[string]string{
 			"/usr/local/bin/k3s": "#!/bin/sh\ncp " + config + ".in " + config + "\n" +
 				"containerd -c " + config + " -a /run/k3s/containerd/containerd.sock --state /run/k3s/containerd --root " + agent + "/containerd & child=$!\n" +
-				"trap 'kill $child; wait $child; exit 0' TERM\n" +
-				"until crictl info >/dev/null 2>&1; do sleep 0.1; done\nsystemd-notify --ready\nwait $child\n",
+				"trap 'rm -f /run/kubelet; kill $child; wait $child; exit 0' TERM\n" +
+				"until crictl info >/dev/null 2>&1; do sleep 0.1; done\ntouch /run/kubelet; systemd-notify --ready\nwait $child\n",
 			"/etc/systemd/system/k3s.service": "[Unit]\nAfter=network-online.target dbus.service\n[Service]\nExecStart=/usr/local/bin/k3s\n" +
 				"Type=notify\nNotifyAccess=all\nDelegate=yes\nKillMode=process\nRestart=always\nRestartSec=5s\nTimeoutStartSec=0\n[Install]\nWantedBy=multi-user.target\n",
 			config + ".in": "",

@@ -50,6 +50,40 @@ func TestDrain_k(t *testing.T) {
 	}
 }
 
+// TestDrain_AllInOne stops a program that is the kubelet too: it lives on during the drain, and makes sandboxes anew whose
+// containers are refused. The last of them may outlive the stop, empty; after the next start its pod runs in it, or in its place.
+func TestDrain_AllInOne(t *testing.T) {
+	t.Parallel()
+	ctx, l, k := setup(t, lab.Options{Name: "drain-one", NoHost: true})
+	dist := k3s()
+	check(t, dist.install(ctx, l))
+	k.While = func() bool {
+		_, err := l.ReadFile("/run/kubelet")
+		return err == nil
+	}
+	pods := []Pod{Victim("default", "web", 10, "-after", "300ms"), Victim("default", "db", 10, "-after", "1s"), Victim("kube-system", "dns", 10)}
+	check(t, k.Start(ctx, pods...))
+	started(ctx, t, l, names(pods)...)
+	defer k.Keep(ctx)()
+	for range 3 {
+		sh(ctx, t, l, dist.stop)
+		checkOrder(t, l, pods, 0)
+		if left := sh(ctx, t, l, "pgrep -x -l victim || true"); left != "" {
+			t.Errorf("left after the stop: %s", left)
+		}
+		t.Logf("%s sandboxes are left, %d creations were refused", strings.TrimSpace(sh(ctx, t, l, "pgrep -x -c pause || true")), k.Refused())
+		sh(ctx, t, l, "rm -f "+Evidence+"/*; systemctl start k3s")
+		started(ctx, t, l, names(pods)...)
+		check(t, l.Until(ctx, "every pod has one sandbox", func(ctx context.Context) (bool, error) {
+			out, err := script(ctx, l, "pgrep -x -c pause || true")
+			return strings.TrimSpace(out) == "3", err
+		}))
+		if n := sh(ctx, t, l, "pgrep -x -c victim || true"); strings.TrimSpace(n) != "3" {
+			t.Errorf("%s victims run", n)
+		}
+	}
+}
+
 // refresh stops and starts the units while a stand-in of snapd says that it refreshes the snap.
 func refresh(ctx context.Context, t *testing.T, l *lab.Lab, d *Database, units []string) {
 	t.Helper()

@@ -128,6 +128,9 @@ func (e *Engine) Run(ctx context.Context, st *State) error {
 		e.sweep(ctx)
 		e.edit(func() { st.Finished, st.Whole = time.Now().UTC(), true })
 		_ = e.hooks(ctx, PostDrain, nil) // they cannot abort
+		if slices.ContainsFunc(e.Policy.Hooks, func(h NodeHook) bool { return h.When == PostDrain }) {
+			e.sweep(ctx) // they took their time, and the kubelet of an all-in-one program lives on
+		}
 	}
 	if ctx.Err() != nil {
 		e.edit(func() { st.Phase = Interrupted })

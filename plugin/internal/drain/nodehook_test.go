@@ -17,6 +17,7 @@ type callLog struct {
 	mu    sync.Mutex
 	calls []string
 	limit map[string]time.Duration
+	on    func(c HookCall) // nil: nothing
 }
 
 func (l *callLog) Call(_ context.Context, c HookCall) (string, error) {
@@ -27,6 +28,9 @@ func (l *callLog) Call(_ context.Context, c HookCall) (string, error) {
 	}
 	l.limit[c.Hook.Path] = c.Limit
 	l.mu.Unlock()
+	if l.on != nil {
+		l.on(c)
+	}
 	switch c.Hook.Path {
 	case "/fail":
 		return "no\nway\n", errors.New("exit code 1")
@@ -153,4 +157,26 @@ func TestNodeHookValid(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", h, err, want)
 		}
 	}
+}
+
+// A kubelet that lives on makes sandboxes anew while the last hooks run: they are stopped as well.
+func TestNothingOfADrainedPodStaysBehindTheLastHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuntime(tp("a", "web"))
+		policy := DefaultPolicy()
+		policy.Hooks = []NodeHook{hookAt(PostDrain, "/z", "")}
+		l := &callLog{on: func(HookCall) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			again := *r.pods[0]
+			again.ID, again.Ready, again.Containers = "again", true, nil
+			r.pods = append(r.pods, &again)
+		}}
+		if _, err := r.drainHooked(t.Context(), policy, l, false); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(r.stopped, "again") {
+			t.Errorf("stopped: %q", r.stopped)
+		}
+	})
 }
