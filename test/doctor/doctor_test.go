@@ -82,10 +82,21 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("a healthy node: %v\n%s", err, table)
 	}
 	t.Logf("a healthy node:\n%s", table)
-	for _, tt := range []struct {
-		name, harm, heal, check string
-		code                    int
-	}{
+	for _, f := range faults() {
+		t.Run(f.name, func(t *testing.T) { (&patient{t, ctx, l}).suffers(f) })
+	}
+	stuck(p)
+	dead(p)
+}
+
+// fault is what goes wrong, which check finds it, and the doctor's exit code.
+type fault struct {
+	name, harm, heal, check string
+	code                    int
+}
+
+func faults() []fault {
+	return []fault{
 		{"daemon stopped", "systemctl stop quiesce", "systemctl start quiesce", "daemon", 1},
 		{"daemon hangs", "systemctl kill -s STOP quiesce", "systemctl kill -s CONT quiesce", "daemon", 1},
 		{"bad settings", "cp " + conf + " /tmp/c; echo 'quietperiod = 1' >>" + conf, "cp /tmp/c " + conf, "settings", 1},
@@ -106,27 +117,26 @@ func TestDoctor(t *testing.T) {
 		{"NRI off", "cp /etc/containerd/config.toml /tmp/k; printf \"\\n[plugins.'io.containerd.nri.v1.nri']\\n  disable = true\\n\" >>/etc/containerd/config.toml; systemctl restart containerd", "cp /tmp/k /etc/containerd/config.toml; systemctl restart containerd", "nri", 1},
 		{"hasty NRI", "printf \"\\n[plugins.'io.containerd.nri.v1.nri']\\n  plugin_request_timeout = '100ms'\\n\" >>/etc/containerd/config.toml", "cp /tmp/k /etc/containerd/config.toml", "nri timeouts", 3},
 		{"containerd's config broken", "echo nonsense >>/etc/containerd/config.toml", "cp /tmp/k /etc/containerd/config.toml", "containerd", 1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p := &patient{t, ctx, l}
-			p.sh(tt.harm)
-			code, all := p.examine()
-			found := false
-			for _, f := range all {
-				if f.Check == tt.check && (f.Severity == "problem" || f.Severity == "warning") && f.Remedy != "" {
-					found = true
-					t.Logf("%s: %s → %s", f.Severity, f.What, f.Remedy)
-				}
-			}
-			if !found || code != tt.code {
-				t.Errorf("exit code %d, want %d; finding of %q: %v; all: %+v", code, tt.code, tt.check, found, all)
-			}
-			p.sh(tt.heal)
-			p.clean()
-		})
 	}
-	stuck(p)
-	dead(p)
+}
+
+// suffers does harm, looks what is found, and heals.
+func (p *patient) suffers(tt fault) {
+	p.Helper()
+	p.sh(tt.harm)
+	code, all := p.examine()
+	found := false
+	for _, f := range all {
+		if f.Check == tt.check && (f.Severity == "problem" || f.Severity == "warning") && f.Remedy != "" {
+			found = true
+			p.Logf("%s: %s → %s", f.Severity, f.What, f.Remedy)
+		}
+	}
+	if !found || code != tt.code {
+		p.Errorf("exit code %d, want %d; finding of %q: %v; all: %+v", code, tt.code, tt.check, found, all)
+	}
+	p.sh(tt.heal)
+	p.clean()
 }
 
 // stuck: an installer that does not end is named.

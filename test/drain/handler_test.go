@@ -40,10 +40,26 @@ func TestDrain_Handler(t *testing.T) {
 		t.Errorf("a plain removal: %d signals, %d refusals", n, k.Refused())
 	}
 
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	go k.Run(running)
-	_, err = l.RunPod(ctx, lab.UninstallPod("uninstall-now", "spin-v2", "--drain"))
+	defer k.Keep(ctx)()
+	drainedForRemoval(ctx, t, l, k)
+
+	install("install-again")
+	backAgain(ctx, t, l, 1, "app", "db", "late")
+	install("replace", "--drain", "--set", "pod_annotations=example.invalid/x")
+	// A container that was made while the plugin registered anew after the restart is stopped as well, with its grace.
+	backAgain(ctx, t, l, 2, "app", "db", "late")
+	_, err = l.WaitPhase(ctx, "spin-v2", "live")
+	check(t, err)
+	if s := signals(t, l, "other"); len(s) != 0 {
+		t.Errorf("other got %v", s)
+	}
+	noFence(ctx, t, l)
+}
+
+// drainedForRemoval removes the handler with --drain: db after app, once each, and nobody else.
+func drainedForRemoval(ctx context.Context, t *testing.T, l *lab.Lab, k *Kubelet) {
+	t.Helper()
+	_, err := l.RunPod(ctx, lab.UninstallPod("uninstall-now", "spin-v2", "--drain"))
 	check(t, err)
 	_, err = l.WaitPhase(ctx, "spin-v2", "removed")
 	check(t, err)
@@ -64,25 +80,13 @@ func TestDrain_Handler(t *testing.T) {
 	if got := sortedRunning(ctx, t, l); !slices.Equal(got, []string{"other"}) {
 		t.Errorf("running: %v", got)
 	}
-	if s := signals(t, l, "other"); len(s) != 0 || k.made[len(k.made)-1].After(stopped) {
+	if s := signals(t, l, "other"); len(s) != 0 || k.Made(stopped) > 0 {
 		t.Errorf("other got %v", s)
 	}
 	noFence(ctx, t, l)
 	if left := sh(ctx, t, l, "pgrep -af '[c]ontainerd-shim-spin' || true"); left != "" {
 		t.Errorf("shims of the removed handler are left:\n%s", left)
 	}
-
-	install("install-again")
-	backAgain(ctx, t, l, 1, "app", "db", "late")
-	install("replace", "--drain", "--set", "pod_annotations=example.invalid/x")
-	// A container that was made while the plugin registered anew after the restart is stopped as well, with its grace.
-	backAgain(ctx, t, l, 2, "app", "db", "late")
-	_, err = l.WaitPhase(ctx, "spin-v2", "live")
-	check(t, err)
-	if s := signals(t, l, "other"); len(s) != 0 {
-		t.Errorf("other got %v", s)
-	}
-	noFence(ctx, t, l)
 }
 
 // backAgain waits until pods run again that were each signalled at least n times: once in every run but the last.

@@ -51,17 +51,18 @@ func TestDrain_c(t *testing.T) {
 	}
 }
 
+func hooked(name, hook string, args ...string) Pod {
+	p := Victim("default", name, 20, args...)
+	p.Containers[0].PreStop = hook
+	return p
+}
+
 // TestDrain_i runs hooks of every kind, sidecars, and stop signals of images and containers.
 func TestDrain_i(t *testing.T) {
 	t.Parallel()
 	ctx, l, k := setup(t, lab.Options{Name: "drain-i", Node: node.Config{Images: []node.Image{
 		{Name: "localhost/victim-usr1:1", Programs: map[string]string{"/victim": "./test/drain/victim"}, StopSignal: "SIGUSR1"},
 	}}})
-	hooked := func(name, hook string, args ...string) Pod {
-		p := Victim("default", name, 20, args...)
-		p.Containers[0].PreStop = hook
-		return p
-	}
 	exec := hooked("exec", `{"exec":{"command":["/victim","-log","/evidence/exec","-hook","hook"]}}`)
 	http := hooked("http", `{"httpGet":{"path":"/bye","port":"web","httpHeaders":[{"name":"X-Quiesce","value":"yes"}]}}`, "-listen", ":8080")
 	http.Containers[0].Ports = `[{"name":"web","containerPort":8080}]`

@@ -60,36 +60,49 @@ func TestImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	ds := find(t, "kustomize", "base", "DaemonSet quiesce")
-	first := r.start(podOf(t, ds, "quiesce-a", "quiesce", "localhost/quiesce:v1"))
+	first := r.installs(ds, before)
+	r.replaced(ds, first)
+	r.removes(ds)
+}
+
+// installs has the DaemonSet's pod bring quiesce, and Jobs a handler, and one that is rejected.
+func (r *rig) installs(ds render.Workload, before lab.Runtime) *node.RunningPod {
+	r.Helper()
+	first := r.start(podOf(r.T, ds, "quiesce-a", "quiesce", "localhost/quiesce:v1"))
 	r.daemon("v1")
 	r.job("spin-v2-install", 0)
 	r.job("spin-v2-live", 0)
-	live, err := l.Runtime(ctx)
+	live, err := r.Runtime(r.ctx)
 	if err != nil || live.Restarts != before.Restarts+1 {
-		t.Errorf("containerd was restarted %d times for one handler (%v)", live.Restarts-before.Restarts, err)
+		r.Errorf("containerd was restarted %d times for one handler (%v)", live.Restarts-before.Restarts, err)
 	}
 	// What was rejected shows in the Job that waits.
 	r.job("spin-v2-install", 0, "install", "--handler", "bad", "--runtime-type", "io.containerd.runc.v2", "--set", "base_runtime_spec=/nowhere/spec.json")
 	r.job("spin-v2-live", 1, "status", "--wait", "--handler", "bad", "--timeout", "2m")
-	if live, err = l.Runtime(ctx); err != nil {
-		t.Fatal(err)
-	}
+	return first
+}
 
-	r.keeps(first)
-	if err := first.Stop(ctx); err != nil {
-		t.Fatal(err)
+// replaced has a new version take the place of the first.
+func (r *rig) replaced(ds render.Workload, first *node.RunningPod) {
+	r.Helper()
+	live, err := r.Runtime(r.ctx)
+	if err != nil {
+		r.Fatal(err)
 	}
-	second := r.start(podOf(t, ds, "quiesce-b", "quiesce", "localhost/quiesce:v2"))
+	r.keeps(first)
+	if err := first.Stop(r.ctx); err != nil {
+		r.Fatal(err)
+	}
+	second := r.start(podOf(r.T, ds, "quiesce-b", "quiesce", "localhost/quiesce:v2"))
 	r.daemon("v2")
-	if after, err := l.Runtime(ctx); err != nil || after != live {
-		t.Errorf("the rollout touched containerd: %+v, was %+v (%v)", after, live, err)
+	if after, err := r.Runtime(r.ctx); err != nil || after != live {
+		r.Errorf("the rollout touched containerd: %+v, was %+v (%v)", after, live, err)
 	}
 	r.quiet()
-	if err := second.Stop(ctx); err != nil {
-		t.Fatal(err)
+	if err := second.Stop(r.ctx); err != nil {
+		r.Fatal(err)
 	}
 	r.daemon("v2") // the service outlives the pod that brought it
-	r.removes(ds)
 }
 
 // removes takes the handler off, and then quiesce, from a pod as docs/usage/upgrade.md says.

@@ -74,6 +74,36 @@ func TestNRIConfig(t *testing.T) {
 // TestImageRecipe: an image is built with nothing running; at its first boot the handler is live, without a restart.
 func TestImageRecipe(t *testing.T) {
 	ctx, l := lab.New(t, lab.Options{Name: "recipe", NoHost: true})
+	build(ctx, t, l)
+	if err := l.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.WaitPhase(ctx, "spin-v2", "live"); err != nil {
+		t.Fatal(err)
+	}
+	if rt, err := l.Runtime(ctx); err != nil || rt.Restarts != 0 {
+		t.Errorf("containerd was started %d times more (%v)", rt.Restarts, err)
+	}
+	labels, err := l.ReadFile(features)
+	if err != nil || !strings.Contains(string(labels), "quiesce-handler.spin-v2=true\nquiesce-version.spin-v2=") {
+		t.Errorf("labels: %v\n%s", err, labels)
+	}
+	pod, err := l.RunPod(ctx, lab.HandlerPod("spins", "spin-v2", "exit 0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := pod.Status(ctx, "main"); err != nil || s.GetExitCode() != 0 {
+		t.Errorf("the pod: %+v, %v", s, err)
+	}
+	gone(ctx, t, l)
+}
+
+// features is what Node Feature Discovery reads.
+const features = "/etc/kubernetes/node-feature-discovery/features.d/quiesce"
+
+// build runs the recipe on a node that is off.
+func build(ctx context.Context, t *testing.T, l *lab.Lab) {
+	t.Helper()
 	script, err := os.ReadFile(filepath.Join(render.Root, "manifests/image/build.sh"))
 	if err != nil {
 		t.Fatal(err)
@@ -99,31 +129,15 @@ func TestImageRecipe(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "spin-v2") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if err := l.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.WaitPhase(ctx, "spin-v2", "live"); err != nil {
-		t.Fatal(err)
-	}
-	if rt, err := l.Runtime(ctx); err != nil || rt.Restarts != 0 {
-		t.Errorf("containerd was started %d times more (%v)", rt.Restarts, err)
-	}
-	labels, err := l.ReadFile("/etc/kubernetes/node-feature-discovery/features.d/quiesce")
-	if err != nil || !strings.Contains(string(labels), "quiesce-handler.spin-v2=true\nquiesce-version.spin-v2=") {
-		t.Errorf("labels: %v\n%s", err, labels)
-	}
-	pod, err := l.RunPod(ctx, lab.HandlerPod("spins", "spin-v2", "exit 0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s, err := pod.Status(ctx, "main"); err != nil || s.GetExitCode() != 0 {
-		t.Errorf("the pod: %+v, %v", s, err)
-	}
-	// The image's last handler goes, and its labels with it.
+}
+
+// gone removes the image's last handler, and its labels go with it.
+func gone(ctx context.Context, t *testing.T, l *lab.Lab) {
+	t.Helper()
 	if _, err := l.Installer(ctx, "uninstall", "--handler", "spin-v2"); err != nil {
 		t.Fatal(err)
 	}
-	err = l.Until(ctx, "the handler is removed", func(ctx context.Context) (bool, error) {
+	err := l.Until(ctx, "the handler is removed", func(ctx context.Context) (bool, error) {
 		rs, err := l.Results(ctx)
 		return rs["spin-v2"].Phase == "removed", err
 	})
@@ -131,7 +145,7 @@ func TestImageRecipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = l.Until(ctx, "the labels are gone", func(context.Context) (bool, error) {
-		_, err := l.ReadFile("/etc/kubernetes/node-feature-discovery/features.d/quiesce")
+		_, err := l.ReadFile(features)
 		return err != nil, nil
 	})
 	if err != nil {

@@ -29,44 +29,46 @@ func serve(t *testing.T, handler http.HandlerFunc) (url, ca string) {
 	return s.URL, ca
 }
 
-func TestDownload(t *testing.T) {
-	archive, shimA := packed(t, item{name: a, body: program("a")}), program("a")
-	plain := httptest.NewServer(http.NotFoundHandler())
-	defer plain.Close()
-	asked := 0
-	url, ca := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		asked++
+// shelf is a server with shims, and others that nobody should take; plain is one without TLS.
+func shelf(t *testing.T, plain string, archive []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/" + a, "/x":
-			_, _ = w.Write(shimA)
+			_, _ = w.Write(program("a"))
 		case "/x.tar.gz":
 			w.Header().Set("Content-Encoding", "gzip") // as some servers have it
 			_, _ = w.Write(archive)
 		case "/evil.tar.gz":
-			_, _ = w.Write(packed(t, item{name: "../" + a, body: shimA}))
+			_, _ = w.Write(packed(t, item{name: "../" + a, body: program("a")}))
 		case "/moved":
 			http.Redirect(w, r, "/"+a, http.StatusFound)
 		case "/down":
-			http.Redirect(w, r, plain.URL+"/"+a, http.StatusFound)
+			http.Redirect(w, r, plain+"/"+a, http.StatusFound)
 		case "/loop":
 			http.Redirect(w, r, "/loop", http.StatusFound)
 		case "/cut":
 			w.Header().Set("Content-Length", "1000")
-			_, _ = w.Write(shimA)
+			_, _ = w.Write(program("a"))
 		case "/huge":
 			w.Header().Set("Content-Length", "1000000000000")
 		default:
 			http.NotFound(w, r)
 		}
-	})
-	sum := hexSum(shimA)
-	tests := map[string]struct {
-		from, file, ca string
-		sums           []string
-		want           string // of the error
-		refused        bool
-		unasked        bool // the server was not asked
-	}{
+	}
+}
+
+// download is what is asked for, and what comes of it.
+type download struct {
+	from, file, ca string
+	sums           []string
+	want           string // of the error
+	refused        bool
+	unasked        bool // the server was not asked
+}
+
+func downloads(t *testing.T, url, plain string, archive []byte) map[string]download {
+	sum := hexSum(program("a"))
+	return map[string]download{
 		"a shim":              {from: url + "/" + a, sums: []string{sum, a + "=" + sum}},
 		"under another name":  {from: url + "/x", file: a, sums: []string{sum}},
 		"with a query":        {from: url + "/" + a + "?token=secret", sums: []string{sum}},
@@ -76,9 +78,9 @@ func TestDownload(t *testing.T) {
 		"of a part only":      {from: url + "/x.tar.gz", sums: []string{a + "=" + sum}, want: "needs its digest", refused: true, unasked: true},
 		"a bad digest":        {from: url + "/" + a, sums: []string{"abc"}, want: "64 hex digits", refused: true, unasked: true},
 		"another digest":      {from: url + "/x.tar.gz?token=secret", sums: []string{sum}, want: "its sha256 is " + hexSum(archive)},
-		"an evil archive":     {from: url + "/evil.tar.gz", sums: []string{hexSum(packed(t, item{name: "../" + a, body: shimA}))}, want: "leads out of it", refused: true},
+		"an evil archive":     {from: url + "/evil.tar.gz", sums: []string{hexSum(packed(t, item{name: "../" + a, body: program("a")}))}, want: "leads out of it", refused: true},
 		"no name":             {from: url + "/x", sums: []string{sum}, want: "--runtime-type", refused: true},
-		"http":                {from: plain.URL + "/" + a, sums: []string{sum}, want: "only https", refused: true, unasked: true},
+		"http":                {from: plain + "/" + a, sums: []string{sum}, want: "only https", refused: true, unasked: true},
 		"another scheme":      {from: "ftp://user:secret@h/" + a, sums: []string{sum}, want: "only https", refused: true, unasked: true},
 		"no host":             {from: "https:///" + a, sums: []string{sum}, want: "only https", refused: true, unasked: true},
 		"no URL":              {from: "https://h:x/" + a, sums: []string{sum}, want: "invalid port", refused: true, unasked: true},
@@ -91,41 +93,59 @@ func TestDownload(t *testing.T) {
 		"no such authority":   {from: url + "/" + a, ca: "/none", sums: []string{sum}, want: "read ca-file", unasked: true},
 		"no authority":        {from: url + "/" + a, ca: "/proc/self/exe", sums: []string{sum}, want: "no certificate in PEM", refused: true, unasked: true},
 	}
-	for name, tt := range tests {
+}
+
+func TestDownload(t *testing.T) {
+	archive := packed(t, item{name: a, body: program("a")})
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	asked := 0
+	handler := shelf(t, plain.URL, archive)
+	url, ca := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		handler(w, r)
+	})
+	for name, tt := range downloads(t, url, plain.URL, archive) {
 		t.Run(name, func(t *testing.T) {
 			asked = 0
-			authority := map[string]string{"": ca, "-": ""}
-			if _, ok := authority[tt.ca]; !ok {
-				authority[tt.ca] = tt.ca
-			}
-			dir := t.TempDir()
-			check(t, os.Mkdir(filepath.Join(dir, "only"), 0o700))
-			var drawn int64
-			p, err := shim.Load(t.Context(), shim.Request{
-				From: tt.from, File: tt.file, CAFile: authority[tt.ca], SHA256: tt.sums, Scratch: dir,
-				Progress: func(int64) (func(int64), func()) { return func(n int64) { drawn = n }, func() {} },
-			})
-			wantAlone(t, dir)
+			tt.try(t, ca)
 			if tt.unasked != (asked == 0) {
 				t.Errorf("the server was asked %d times", asked)
 			}
-			if _, refused := errors.AsType[*refusal.Error](err); refused != tt.refused {
-				t.Errorf("refused: %t", refused)
-			}
-			if tt.want != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
-					t.Errorf("error %v, want %q", err, tt.want)
-				}
-				return
-			}
-			check(t, err)
-			if p.Shim != a || p.Files[0].SHA256 != sum || drawn == 0 {
-				t.Errorf("%+v, %d bytes drawn", p, drawn)
-			}
-			wantFile(t, p, 0)
-			check(t, p.Close())
 		})
 	}
+}
+
+// try loads it; ca is the server's authority.
+func (tt download) try(t *testing.T, ca string) {
+	t.Helper()
+	authority := map[string]string{"": ca, "-": ""}
+	if _, ok := authority[tt.ca]; !ok {
+		authority[tt.ca] = tt.ca
+	}
+	dir := t.TempDir()
+	check(t, os.Mkdir(filepath.Join(dir, "only"), 0o700))
+	var drawn int64
+	p, err := shim.Load(t.Context(), shim.Request{
+		From: tt.from, File: tt.file, CAFile: authority[tt.ca], SHA256: tt.sums, Scratch: dir,
+		Progress: func(int64) (func(int64), func()) { return func(n int64) { drawn = n }, func() {} },
+	})
+	wantAlone(t, dir)
+	if _, refused := errors.AsType[*refusal.Error](err); refused != tt.refused {
+		t.Errorf("refused: %t", refused)
+	}
+	if tt.want != "" {
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("error %v, want %q", err, tt.want)
+		}
+		return
+	}
+	check(t, err)
+	if p.Shim != a || p.Files[0].SHA256 != hexSum(program("a")) || drawn == 0 {
+		t.Errorf("%+v, %d bytes drawn", p, drawn)
+	}
+	wantFile(t, p, 0)
+	check(t, p.Close())
 }
 
 func TestDownloadInterrupted(t *testing.T) {

@@ -40,8 +40,14 @@ func TestAHealthyNodeIsClean(t *testing.T) {
 	}
 }
 
-// TestEachFaultIsFound: fault → check and severity; every finding that is bad has a remedy.
-func TestEachFaultIsFound(t *testing.T) {
+// fault is what goes wrong, and what is found of it.
+type fault struct {
+	harm  func(f *Facts)
+	check string
+	want  Severity
+}
+
+func faults() map[string]fault {
 	broken := errors.New("broken")
 	off := true
 	change := func(name string, f func(u *Unit)) func(*Facts) {
@@ -51,11 +57,7 @@ func TestEachFaultIsFound(t *testing.T) {
 			x.Units[name] = u
 		}
 	}
-	for name, tt := range map[string]struct {
-		harm  func(f *Facts)
-		check string
-		want  Severity
-	}{
+	return map[string]fault{
 		"settings":               {func(f *Facts) { f.Settings = broken }, "settings", Problem},
 		"daemon off":             {change(DaemonUnit, func(u *Unit) { u.Active = "failed" }), "daemon", Problem},
 		"daemon mute":            {func(f *Facts) { f.Daemon = broken }, "daemon", Problem},
@@ -94,7 +96,12 @@ func TestEachFaultIsFound(t *testing.T) {
 		"stuck":                  {func(f *Facts) { f.Stuck = []string{"a/b"} }, "installers", Warning},
 		"drained":                {func(f *Facts) { f.Draining = "x" }, "drain", Warning},
 		"needrestart":            {func(f *Facts) { f.Restarters = []string{"x"} }, "package manager", Warning},
-	} {
+	}
+}
+
+// TestEachFaultIsFound: fault → check and severity; every finding that is bad has a remedy.
+func TestEachFaultIsFound(t *testing.T) {
+	for name, tt := range faults() {
 		t.Run(name, func(t *testing.T) {
 			f := healthy()
 			tt.harm(&f)
