@@ -1,6 +1,7 @@
 package job
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,8 +22,10 @@ func TestJob_Documentation(t *testing.T) {
 			check(t, err)
 			for _, c := range commands {
 				if strings.HasSuffix(c, "host --remove") { // it refuses before, as the page says
-					_, err := l.WaitPhase(ctx, "spin-v2", "removed")
-					check(t, err)
+					check(t, l.Until(ctx, "the handler is removed", func(ctx context.Context) (bool, error) {
+						rs, err := l.Results(ctx)
+						return rs["spin-v2"].Phase == "removed", err
+					}))
 				}
 				out, err := l.Exec(ctx, "sh", "-c", "cd /root/quiesce && "+c)
 				t.Logf("# %s\n%s", c, out)

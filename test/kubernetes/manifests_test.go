@@ -21,8 +21,12 @@ func TestKubernetes_Manifests(t *testing.T) {
 	ctx, c := plain(t)
 	shipped := map[string][]render.Object{}
 	for _, from := range [][]string{
-		{"kustomize", "base"}, {"kustomize", "settings"}, {"kustomize", "runtimeclasses"},
-		{"helm", "chart"}, {"helm", "chart", values}, {"yaml", "installer-job.yaml"},
+		{"kustomize", "base"},
+		{"kustomize", "settings"},
+		{"kustomize", "runtimeclasses"},
+		{"helm", "chart"},
+		{"helm", "chart", values},
+		{"yaml", "installer-job.yaml"},
 	} {
 		all, err := render.Objects(ctx, from[0], from[1], from[2:]...)
 		check(t, err)
