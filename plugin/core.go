@@ -135,6 +135,7 @@ func (c *core) serve(ctx context.Context, g *errgroup.Group, state *node.State, 
 		Found: func() *profile.Found { return c.found(ctx) }, Unused: c.unused,
 		Stops: observer(c.cfg), Empty: emptier(c.cfg), Resume: resumer(c.cfg),
 	}
+	d.Inherit()
 	if err := freeze.Recover(ctx, freezeDir(c.cfg)); err != nil { // of an apply that died, and at boot
 		log.G(ctx).WithError(err).Error("containers may still be frozen; `quiesce thaw` tries again")
 	}

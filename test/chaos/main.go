@@ -2,7 +2,8 @@
 // SIGKILL, power cuts and failing system calls at every step, fuzzing, floods. It writes out/chaos.json and fails if
 // anything is wrong. With -mutant it breaks a promise itself (package mutant), and fails if nothing is wrong then.
 //
-// A run that was interrupted goes on where it was (out/chaos-state.json). The seed, printed first, gives the same again.
+// A run that was interrupted goes on where it was (out/chaos-state.json), and tries what went wrong again first: after a fix
+// the rest need not be repeated. The seed, printed first, gives the same again.
 package main
 
 import (
@@ -89,7 +90,7 @@ func run(ctx context.Context, s settings) error {
 	if serr != nil {
 		seed = rand.Uint64() >> 1
 	}
-	if j.state, err = resume(out, seed, serr == nil, s.mutant); err != nil {
+	if j.state, err = resume(out, seed, serr == nil, s.mutant, j.names()); err != nil {
 		return err
 	}
 	fmt.Printf("CHAOS_SEED=%d\n", j.state.Seed)
@@ -99,14 +100,22 @@ func run(ctx context.Context, s settings) error {
 	return j.end(filepath.Join(out, "chaos.json"))
 }
 
-// all does the parts that are not done yet.
+// names lists the parts of this process.
+func (j *job) names() (names []string) {
+	asked := strings.Split(j.settings.parts, ",")
+	for _, p := range parts() {
+		if j.settings.parts != "" && slices.Contains(asked, p.name) || j.settings.parts == "" && (p.mutants || !j.mutate) {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+// all does the parts that are not done yet, or not well.
 func (j *job) all(ctx context.Context) error {
 	for _, p := range parts() {
 		got := j.state.part(p.name)
-		switch {
-		case j.settings.parts != "" && !slices.Contains(strings.Split(j.settings.parts, ","), p.name):
-			continue
-		case j.settings.parts == "" && j.mutate && !p.mutants, got.Done:
+		if !j.state.mine[p.name] || got.clean() {
 			continue
 		}
 		fmt.Printf("== %s\n", p.what)
@@ -122,7 +131,7 @@ func (j *job) all(ctx context.Context) error {
 // end tells what was found.
 func (j *job) end(file string) error {
 	rep := j.state.report()
-	if err := errors.Join(writeJSON(file, rep), os.Remove(j.state.file())); err != nil {
+	if err := errors.Join(writeJSON(file, rep), j.state.finish()); err != nil {
 		return err
 	}
 	for _, v := range rep.Violations {

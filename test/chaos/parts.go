@@ -85,20 +85,23 @@ func simulated(ctx context.Context, j *job, got *progress) error {
 		return terr
 	}
 	var all struct {
-		Histories  int
-		Faults     map[string]int
-		Violations []string
+		Histories int
+		Faults    map[string]int
+		Wrong     map[string][]string
 	}
 	b, err := os.ReadFile(file)
 	if err = errors.Join(err, json.Unmarshal(b, &all)); err != nil {
 		return errors.Join(terr, err)
 	}
-	got.Count, got.Violations, got.Faults = all.Histories, all.Violations, 0
+	got.Count, got.Wrong, got.Faults = all.Histories, all.Wrong, 0
 	for _, n := range all.Faults {
 		got.Faults += n
 	}
-	if terr != nil && len(all.Violations) == 0 {
-		got.Violations = []string{"the simulated histories ended: " + terr.Error()}
+	if terr != nil && len(all.Wrong) == 0 {
+		got.note("end", []string{"the simulated histories ended: " + terr.Error()})
+	}
+	if len(all.Wrong) > 0 && !j.mutate {
+		return nil // they are tried again
 	}
 	return os.Remove(file)
 }
@@ -111,11 +114,20 @@ func real(ctx context.Context, j *job, got *progress) error {
 	}
 	h := crash.Histories{
 		Seed: j.state.Seed, First: got.Count, Goal: goal, Benches: j.settings.nodes, Build: j.build, FirstOnly: j.mutate, Say: say,
-		Note: func(p crash.Played) error {
+	}
+	for _, name := range got.again() {
+		number, err := strconv.Atoi(name)
+		if err != nil {
+			return fmt.Errorf("resume: %w", err)
+		}
+		h.Again = append(h.Again, number)
+	}
+	h.Note = func(p crash.Played) error {
+		if !slices.Contains(h.Again, p.Number) {
 			got.Count, got.Faults = got.Count+1, got.Faults+p.Faults
-			got.Violations = append(got.Violations, p.Wrong...)
-			return j.state.save()
-		},
+		}
+		got.note(strconv.Itoa(p.Number), p.Wrong)
+		return j.state.save()
 	}
 	return h.Run(ctx)
 }
@@ -128,36 +140,44 @@ func steps(ctx context.Context, j *job, got *progress) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	if err != nil {
-		got.Violations = append(got.Violations, "crash tests: "+err.Error())
-	}
+	got.note("crash tests", saidBy("crash tests", err))
 	plan := crash.Plan{Seed: j.state.Seed, Whole: true, Files: j.settings.files, Benches: j.settings.nodes, Say: say}
 	rep, err := plan.Run(ctx)
 	if err != nil {
 		return err
 	}
 	got.Count, got.Faults = rep.Cases, rep.Cases
-	got.Violations = append(got.Violations, rep.Wrong...)
 	for _, f := range rep.Faults {
-		got.Violations = append(got.Violations, "fault of a node: "+f)
+		rep.Wrong = append(rep.Wrong, "fault of a node: "+f)
 	}
+	got.note("steps", rep.Wrong)
 	return nil
+}
+
+// saidBy makes a violation of the end of a test.
+func saidBy(test string, err error) []string {
+	if err == nil {
+		return nil
+	}
+	return []string{test + ": " + err.Error()}
 }
 
 // calls is a pass over all system calls.
 func calls(ctx context.Context, j *job, got *progress) error {
 	c := crash.Calls{
-		First: got.Count, Every: j.settings.every, Other: max(1, 100/j.settings.every), Benches: j.settings.nodes, Say: say,
-		Note: func(c crash.Called) error {
+		First: got.Count, Again: got.again(), Every: j.settings.every, Other: max(1, 100/j.settings.every), Benches: j.settings.nodes, Say: say,
+	}
+	c.Note = func(done crash.Called) error {
+		if !slices.Contains(c.Again, done.Key()) {
 			got.Count++
-			if c.Name != 0 {
-				got.Faults++
-			}
-			for _, w := range c.Wrong {
-				got.Violations = append(got.Violations, fmt.Sprintf("%v: %s", c, w))
-			}
-			return j.state.save()
-		},
+			got.Faults += min(done.Name, 1)
+		}
+		var wrong []string
+		for _, w := range done.Wrong {
+			wrong = append(wrong, fmt.Sprintf("%v: %s", done, w))
+		}
+		got.note(done.Key(), wrong)
+		return j.state.save()
 	}
 	return c.Run(ctx)
 }
@@ -201,8 +221,7 @@ func storms(ctx context.Context, j *job, got *progress) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	if got.Count = 1; err != nil {
-		got.Violations = []string{"storms: " + err.Error()}
-	}
+	got.Count = 1
+	got.note("storms", saidBy("storms", err))
 	return nil
 }

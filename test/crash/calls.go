@@ -16,9 +16,10 @@ import (
 
 // Calls lets system calls of apply, and of a drain, fail, or kills the program there (test/trace), one after the other.
 type Calls struct {
-	First   int // how many cases are done
-	Other   int // how many of the calls that change nothing and say nothing, of each program; all others are tried
-	Every   int // only every so many of those that do; 1: all
+	First   int      // how many cases are done
+	Again   []string // keys of those that are tried again first
+	Other   int      // how many of the calls that change nothing and say nothing, of each program; all others are tried
+	Every   int      // only every so many of those that do; 1: all
 	Benches int
 	Say     func(format string, args ...any)
 	Note    func(Called) error // is told of each, one at a time
@@ -37,6 +38,9 @@ type Called struct {
 func (c Called) String() string {
 	return fmt.Sprintf("%s at call %d of kind %s (number %d): %s", c.Program, c.At, c.Kind, c.Name, c.Action)
 }
+
+// Key names the case.
+func (c Called) Key() string { return fmt.Sprintf("%s %s %d %s", c.Program, c.Kind, c.At, c.Action) }
 
 const (
 	tracer     = "/root/trace"
@@ -138,7 +142,8 @@ func (p Calls) Run(ctx context.Context) error {
 		return errors.Join(err, first.Close())
 	}
 	var mu sync.Mutex
-	queue = queue[min(p.First, len(queue)):]
+	again := slices.DeleteFunc(slices.Clone(queue), func(c Called) bool { return !slices.Contains(p.Again, c.Key()) })
+	queue = append(again, queue[min(p.First, len(queue)):]...)
 	total := len(queue)
 	next := func() (c Called, ok bool) {
 		mu.Lock()

@@ -13,9 +13,10 @@ import (
 // Histories says which histories to play on real nodes.
 type Histories struct {
 	Seed      uint64
-	First     int // the number of the first one
-	Goal      int // of the last one, plus one
-	Benches   int // nodes side by side
+	Again     []int // numbers of some that are played before
+	First     int   // the number of the first one
+	Goal      int   // of the last one, plus one
+	Benches   int   // nodes side by side
 	Build     []string
 	FirstOnly bool // end with the first that goes wrong
 	Say       func(format string, args ...any)
@@ -26,11 +27,16 @@ type Histories struct {
 func (h Histories) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	next := h.First
+	next, again := h.First, h.Again
 	var mu sync.Mutex
 	take := func() (int, bool) {
 		mu.Lock()
 		defer mu.Unlock()
+		if len(again) > 0 {
+			number := again[0]
+			again = again[1:]
+			return number, true
+		}
 		if next >= h.Goal {
 			return 0, false
 		}
@@ -49,7 +55,7 @@ func (h Histories) Run(ctx context.Context) error {
 		return err
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	for range max(1, min(h.Benches, h.Goal-h.First)) {
+	for range max(1, min(h.Benches, len(h.Again)+h.Goal-h.First)) {
 		g.Go(func() error { return h.work(gctx, take, note) })
 	}
 	err := g.Wait()

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,16 +22,17 @@ import (
 
 // tally is what was played so far. In the file that CHAOS_STATE names it outlives an interruption.
 type tally struct {
-	Seed       uint64         `json:"seed"`
-	Mutant     string         `json:"mutant"`
-	Histories  int            `json:"histories"`
-	Faults     map[string]int `json:"faults"`
-	Violations []string       `json:"violations"`
+	Seed      uint64           `json:"seed"`
+	Mutant    string           `json:"mutant"`
+	Histories int              `json:"histories"`
+	Faults    map[string]int   `json:"faults"`
+	Wrong     map[int][]string `json:"wrong"` // by history
 }
 
 const (
 	chunk = 100 // histories between two writes of the tally
-	many  = 20  // violations, after which it ends
+	many  = 20  // wrong histories, after which it ends
+	none  = -1  // the history that what is wrong at the end belongs to
 )
 
 // number reads a setting of the environment.
@@ -43,7 +47,7 @@ func number(name string, or uint64) uint64 {
 // CHAOS_HISTORY only the one of that number.
 func TestHistories(t *testing.T) {
 	file := os.Getenv("CHAOS_STATE")
-	all := tally{Seed: number("CHAOS_SEED", rand.Uint64()>>1), Mutant: os.Getenv("CHAOS_MUTANT"), Faults: map[string]int{}, Violations: []string{}}
+	all := tally{Seed: number("CHAOS_SEED", rand.Uint64()>>1), Mutant: os.Getenv("CHAOS_MUTANT"), Faults: map[string]int{}, Wrong: map[int][]string{}}
 	t.Logf("CHAOS_SEED=%d", all.Seed)
 	resume(t, file, &all)
 	goal, budget := int(number("CHAOS_SIMULATED", 1<<30)), time.Duration(0)
@@ -61,51 +65,58 @@ func TestHistories(t *testing.T) {
 	if budget > 0 || all.Mutant != "" {
 		step, enough = len(workers), 1
 	}
-	for all.Histories < goal && (budget == 0 || time.Since(began) < budget) && len(all.Violations) < enough {
-		end := min(goal, all.Histories+step)
-		playMany(t, workers, &all, end)
+	delete(all.Wrong, none)
+	playMany(t, workers, &all, slices.Sorted(maps.Keys(all.Wrong)))
+	for all.Histories < goal && (budget == 0 || time.Since(began) < budget) && len(all.Wrong) < enough {
+		var numbers []int
+		for len(numbers) < step && all.Histories < goal {
+			numbers, all.Histories = append(numbers, all.Histories), all.Histories+1
+		}
+		playMany(t, workers, &all, numbers)
 		save(t, file, all)
 	}
 	if now := descriptors(t); now > fds+2 {
-		all.Violations = append(all.Violations, fmt.Sprintf("%d file descriptors are open, %d were", now, fds))
-		save(t, file, all)
+		all.Wrong[none] = []string{fmt.Sprintf("%d file descriptors are open, %d were", now, fds)}
 	}
+	save(t, file, all)
 	t.Logf("%d histories in %v, faults %v", all.Histories, time.Since(began).Round(time.Second), all.Faults)
-	for _, v := range all.Violations {
-		t.Error(v)
+	for _, wrong := range all.Wrong {
+		t.Error(strings.Join(wrong, "\n"))
 	}
 }
 
-// playMany plays the histories up to a number, side by side.
-func playMany(t *testing.T, workers []*disks, all *tally, end int) {
+// playMany plays histories, side by side. Those that were wrong are played for the second time.
+func playMany(t *testing.T, workers []*disks, all *tally, numbers []int) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	next := all.Histories
 	for _, d := range workers {
 		group.Go(func() {
 			for {
 				mu.Lock()
-				at := next
-				next++
-				mu.Unlock()
-				if at >= end {
+				if len(numbers) == 0 {
+					mu.Unlock()
 					return
 				}
+				at := numbers[0]
+				numbers = numbers[1:]
+				mu.Unlock()
 				faults := map[string]int{}
 				wrong := play(t, d, all.Seed, uint64(at), time.Now(), faults)
 				mu.Lock()
-				for name, n := range faults {
-					all.Faults[name] += n
+				if _, before := all.Wrong[at]; !before {
+					for name, n := range faults {
+						all.Faults[name] += n
+					}
 				}
+				delete(all.Wrong, at)
 				for _, w := range wrong {
-					all.Violations = append(all.Violations, fmt.Sprintf("simulated history %d of seed %d: %s", at, all.Seed, w))
+					all.Wrong[at] = append(all.Wrong[at], fmt.Sprintf("simulated history %d of seed %d: %s", at, all.Seed, w))
 				}
 				mu.Unlock()
 			}
 		})
 	}
 	group.Wait()
-	all.Histories = end
 }
 
 func descriptors(t *testing.T) int {
@@ -128,7 +139,7 @@ func resume(t *testing.T, file string, all *tally) {
 	if err = errors.Join(err, json.Unmarshal(b, &old)); err != nil {
 		t.Fatal(err)
 	}
-	if old.Seed == all.Seed && old.Mutant == all.Mutant {
+	if old.Seed == all.Seed && old.Mutant == all.Mutant && old.Wrong != nil {
 		*all = old
 		t.Logf("going on after %d histories", old.Histories)
 	}

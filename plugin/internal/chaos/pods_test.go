@@ -21,8 +21,8 @@ type pod struct {
 	creating, ready   bool // the sandbox
 	made              bool // the container
 	started, finished bool
-	frozen            bool // its exit code is promised then
-	promised          bool
+	frozen            bool
+	promised          bool // its exit code, over the last restart
 	killed            bool // its shim was: it ends at once
 	excused           bool // what is known of it is not what it is: a clock jumped, or no fence was there
 	begun, madeAt     time.Time

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -81,6 +82,7 @@ func (w *world) runDaemon(ctx context.Context, p *daemonProcess) error {
 		Fences: fence, Drains: daemon.NewDrains(drained, drain.DefaultPolicy()), Rules: rules,
 		Policy: gate.Policy{Quiet: quiet, Undecided: 10 * time.Second}, Start: w.startApply, Notes: func() []string { return nil },
 	}
+	d.Inherit()
 	w.mu.Lock()
 	p.guards = daemon.Guards{Apply: fence, Drain: d.Drains}
 	w.mu.Unlock()
@@ -378,7 +380,7 @@ func (f *freezer) Freeze(ctx context.Context) (freeze.Result, error) {
 	w.window = win
 	for _, p := range w.pods {
 		if p.job && p.running() {
-			p.frozen, p.promised = true, true
+			p.frozen = true
 			win.pods = append(win.pods, p)
 		}
 	}
@@ -441,6 +443,7 @@ func (w *world) judgeRestart(asked time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.pods {
+		p.promised = w.window != nil && slices.Contains(w.window.pods, p)
 		if w.looked.IsZero() || !w.answers || p.excused {
 			continue
 		}

@@ -51,6 +51,7 @@ type Daemon struct {
 	unseen   string    // why stops are not observable; empty: they are
 	looked   time.Time // at stops; only Run uses it
 	busy     bool      // with the gate's own drain; only Run uses it
+	heir     bool      // of an apply that ran before: its fence is up; only Run uses it
 	swept    time.Time // when shims were looked at; only Run uses it
 	noted    noted     // only Run uses it
 }
@@ -69,14 +70,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 	applied := make(chan error, 1)
 	running := false
 	emptied := make(chan error, 1)
-	if d.Store.Locked() { // that apply may have had its last look; the fence of the daemon before is gone
-		d.Fences.Set(true)
-	}
 	for {
 		in, err := d.look(ctx, running)
 		if err != nil {
 			return err
 		}
+		d.disown(in)
 		dec := g.Decide(in)
 		d.show(ctx, in, dec)
 		d.note(ctx, dec, time.Now())

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"quiesce/plugin/internal/gate"
 	"quiesce/plugin/internal/node"
 )
 
@@ -32,4 +33,20 @@ func (f *Fence) Refuse(*node.Pod) error {
 		return errFence
 	}
 	return nil
+}
+
+// Inherit puts the fence up if apply runs already: it may have had its last look, and the fence of the daemon before is
+// gone. Call it before Run, and before the plugin registers.
+func (d *Daemon) Inherit() {
+	if d.heir = d.Store.Locked(); d.heir {
+		d.Fences.Set(true)
+	}
+}
+
+// disown takes that fence down once that apply has ended: it may have told nobody.
+func (d *Daemon) disown(in gate.Input) {
+	if d.heir && !in.Running {
+		d.heir = false
+		d.Fences.Set(false)
+	}
 }
