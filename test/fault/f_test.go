@@ -24,10 +24,13 @@ func entry(t *testing.T, l *lab.Lab, id, handler string, payload []byte) string 
 	dir := l.Path(lab.Inbox + "/tmp/" + id)
 	check(t, os.MkdirAll(dir+"/files", 0o700))
 	check(t, os.WriteFile(dir+"/files/0", payload, 0o600))
-	manifest := fmt.Sprintf(`{"schema":1,"id":%q,"owner":{},"op":"install","handlers":[{"name":%q,"shim":"containerd-shim-x-v2"}],`+
-		`"files":[{"name":"containerd-shim-x-v2","mode":493,"size":%d,"sha256":"%x"}],"created":"2026-01-01T00:00:00Z"}`, id, handler, len(payload), sha256.Sum256(payload))
-	check(t, os.WriteFile(dir+"/manifest.json", []byte(manifest), 0o600))
+	check(t, os.WriteFile(dir+"/manifest.json", manifestOf(id, handler, payload), 0o600))
 	return dir
+}
+
+func manifestOf(id, handler string, payload []byte) []byte {
+	return fmt.Appendf(nil, `{"schema":1,"id":%q,"owner":{},"op":"install","handlers":[{"name":%q,"shim":"containerd-shim-x-v2"}],`+
+		`"files":[{"name":"containerd-shim-x-v2","mode":493,"size":%d,"sha256":"%x"}],"created":"2026-01-01T00:00:00Z"}`, id, handler, len(payload), sha256.Sum256(payload))
 }
 
 type harmEntry struct {
