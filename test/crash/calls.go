@@ -18,7 +18,7 @@ import (
 type Calls struct {
 	First   int      // how many cases are done
 	Again   []string // keys of those that are tried again first
-	Other   int      // how many of the calls that change nothing and say nothing, of each program; all others are tried
+	Other   int      // how many of the calls of the other kinds, of each program: those that change and say nothing, and writes after the first
 	Every   int      // only every so many of those that do; 1: all
 	Benches int
 	Say     func(format string, args ...any)
@@ -28,7 +28,7 @@ type Calls struct {
 // Called is what became of a case.
 type Called struct {
 	Program, Action string
-	Kind            string         // of the call: change or other
+	Kind            string         // of the call: change, more or other (test/trace)
 	At              int            // which call of the kind
 	Total           map[string]int // how many the program made, by kind
 	Name            int            // the number of that call; 0: it was not reached
@@ -69,9 +69,9 @@ func (b *Bench) choose(c Called) error {
 }
 
 func (b *Bench) called(c *Called) {
-	var change, other int
-	_, _ = fmt.Sscan(b.got("calls"), &change, &other, &c.Name) // the tracer may have been killed too
-	c.Total = map[string]int{"change": change, "other": other}
+	var change, more, other int
+	_, _ = fmt.Sscan(b.got("calls"), &change, &more, &other, &c.Name) // the tracer may have been killed too
+	c.Total = map[string]int{"change": change, "more": more, "other": other}
 }
 
 func (b *Bench) callApply(ctx context.Context, c Called) (Called, error) {
@@ -198,7 +198,11 @@ func (p Calls) queue(ctx context.Context, b *Bench) (all []Called, err error) {
 			}
 		}
 		p.Say("%s makes %v calls", program, total)
-		for kind, every := range map[string]int{"change": max(1, p.Every), "other": max(1, total["other"]/max(1, p.Other))} {
+		for _, kind := range []string{"change", "more", "other"} {
+			every := max(1, p.Every)
+			if kind != "change" {
+				every = max(1, total[kind]/max(1, p.Other))
+			}
 			for at := 1; at <= total[kind]; at += every {
 				all = append(all, Called{Program: program, Kind: kind, Action: "error", At: at}, Called{Program: program, Kind: kind, Action: "kill", At: at})
 			}

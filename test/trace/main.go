@@ -6,7 +6,8 @@
 //	N KIND error   the Nth call of a kind fails with EIO, and is not made
 //	N KIND kill    the program is killed just before it
 //
-// The kinds are change, calls that change files or say something to somebody, and other. Counted are the calls of all its
+// The kinds are change, calls that change files or say something to somebody; more, writes to a file after the first; and
+// other, lines of the log among them. Counted are the calls of all its
 // threads, but for those of Go's scheduler and of memory; not those of other programs that it runs. Without DIR/call the
 // program is run as it is.
 package main
@@ -18,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -43,7 +45,7 @@ func run(dir string, argv []string) (int, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, syscall.Exec(argv[0], argv, os.Environ())
 	}
-	t := tracer{count: map[string]int{}}
+	t := tracer{count: map[string]int{}, written: map[uint64]bool{}}
 	if _, serr := fmt.Sscan(string(text), &t.at, &t.kind, &t.action); errors.Join(err, serr) != nil {
 		return 0, fmt.Errorf("read %s: %w", file, errors.Join(err, serr))
 	}
@@ -51,7 +53,7 @@ func run(dir string, argv []string) (int, error) {
 		return 0, err
 	}
 	code, err := t.trace(argv)
-	return code, errors.Join(err, os.WriteFile(filepath.Join(dir, "calls"), fmt.Appendf(nil, "%d %d %d\n", t.count["change"], t.count["other"], t.chosen), 0o600))
+	return code, errors.Join(err, os.WriteFile(filepath.Join(dir, "calls"), fmt.Appendf(nil, "%d %d %d %d\n", t.count["change"], t.count["more"], t.count["other"], t.chosen), 0o600))
 }
 
 // tracer counts system calls.
@@ -59,10 +61,11 @@ type tracer struct {
 	at           int
 	kind, action string
 
-	pid    int
-	count  map[string]int // by kind
-	chosen int            // the number of the call at which it acted
-	fails  int            // the thread whose call is to fail at its end; 0: none
+	pid     int
+	count   map[string]int  // by kind
+	written map[uint64]bool // descriptors of files that something was written to
+	chosen  int             // the number of the call at which it acted
+	fails   int             // the thread whose call is to fail at its end; 0: none
 }
 
 // unseen are the calls that say nothing of what the program does.
@@ -173,10 +176,7 @@ func (t *tracer) call(tid int) {
 	if unseen(info.nr) {
 		return
 	}
-	kind := "other"
-	if changes(info) {
-		kind = "change"
-	}
+	kind := t.kindOf(info)
 	if t.count[kind]++; kind != t.kind || t.count[kind] != t.at {
 		return
 	}
@@ -187,6 +187,31 @@ func (t *tracer) call(tid int) {
 	}
 	t.fails = tid
 	t.set(tid, func(r *syscall.PtraceRegs) { r.Orig_rax = ^uint64(0) })
+}
+
+// kindOf tells what a call does. A write to an event's descriptor wakes a thread, and says nothing.
+func (t *tracer) kindOf(c callInfo) string {
+	fd := c.args[0]
+	switch {
+	case c.nr == unix.SYS_CLOSE:
+		delete(t.written, fd)
+	case c.nr == unix.SYS_WRITE || c.nr == unix.SYS_PWRITE64 || c.nr == unix.SYS_COPY_FILE_RANGE || c.nr == unix.SYS_SENDFILE:
+		if c.nr == unix.SYS_COPY_FILE_RANGE {
+			fd = c.args[2]
+		}
+		to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.pid, fd))
+		switch {
+		case err != nil || fd == uint64(syscall.Stderr) || strings.HasPrefix(to, "anon_inode:"):
+			return "other"
+		case strings.HasPrefix(to, "/") && t.written[fd]:
+			return "more"
+		}
+		t.written[fd] = true
+	}
+	if changes(c) {
+		return "change"
+	}
+	return "other"
 }
 
 func (t *tracer) set(tid int, f func(*syscall.PtraceRegs)) {
