@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -86,9 +87,11 @@ func changes(c callInfo) bool {
 	switch c.nr {
 	case unix.SYS_OPENAT:
 		return c.args[2]&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT) != 0
+	case unix.SYS_FCNTL: // most ask what a descriptor is
+		return slices.Contains([]uint64{unix.F_SETLK, unix.F_SETLKW, unix.F_OFD_SETLK, unix.F_OFD_SETLKW}, c.args[1])
 	case unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_MKDIRAT,
 		unix.SYS_UNLINKAT, unix.SYS_SYMLINKAT, unix.SYS_LINKAT, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_FTRUNCATE,
-		unix.SYS_FSETXATTR, unix.SYS_SETXATTR, unix.SYS_COPY_FILE_RANGE, unix.SYS_SENDFILE, unix.SYS_SPLICE, unix.SYS_FLOCK, unix.SYS_FCNTL,
+		unix.SYS_FSETXATTR, unix.SYS_SETXATTR, unix.SYS_COPY_FILE_RANGE, unix.SYS_SENDFILE, unix.SYS_SPLICE, unix.SYS_FLOCK,
 		unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_SENDMSG, unix.SYS_SENDTO, unix.SYS_PIDFD_OPEN:
 		return true
 	}
