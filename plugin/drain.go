@@ -199,7 +199,7 @@ func (d *drainer) run(ctx context.Context, r request, watch func(context.Context
 	}
 	d.stopKubelet(ctx, r, st)
 	e := &drain.Engine{
-		Stopper: d.rt, Observer: d.rt, Reacher: d.rt, Hooks: d.rt.Runtime.(drain.Hooks), Journal: d.store, Policy: d.policy, Fence: d.daemon.Drain,
+		Stopper: d.rt, Observer: d.rt, Reacher: d.rt, Ended: process.Ended, Hooks: d.rt.Runtime.(drain.Hooks), Journal: d.store, Policy: d.policy, Fence: d.daemon.Drain,
 		NodeHooks: hook.Runner{}, Mounts: &mounts.Host{},
 	}
 	defer watch(ctx, e)()

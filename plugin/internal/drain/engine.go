@@ -68,8 +68,9 @@ type Engine struct {
 	Hooks    Hooks
 	Journal  Journal
 	Policy   Policy
-	Fence    func(ctx context.Context) error // tells the daemon to read the State; nil: there is none
-	Reacher  Reacher                         // may be nil
+	Fence    func(ctx context.Context) error   // tells the daemon to read the State; nil: there is none
+	Reacher  Reacher                           // may be nil
+	Ended    func(context.Context, Reach) bool // tells when a process has ended, or false at ctx's end; may be nil
 
 	NodeHooks NodeHooks // of the operator; may be nil if the Policy has none
 	Mounts    Mounts    // may be nil: they are not waited for
@@ -77,6 +78,7 @@ type Engine struct {
 	mu     sync.Mutex // for all of state
 	state  *State
 	watch  *watch
+	boxes  sync.WaitGroup // sandboxes that are being stopped
 	saveMu sync.Mutex
 	saved  uint64 // change up to which the State is durable
 	change uint64
@@ -114,16 +116,18 @@ func (e *Engine) Run(ctx context.Context, st *State) error {
 	defer reaching.Wait()
 	e.watch = newWatch(e.Observer)
 	stop := e.watch.start(ctx)
-	defer stop()
+	defer func() { e.boxes.Wait(); stop() }()
 	if err := e.hooks(ctx, PreDrain, nil); err != nil {
 		return e.abort(ctx, err)
 	}
 	wait(ctx, reached, reachFirst) // beside it the signals of a large tier would lie far apart; a shim that hangs makes it wait, not the drain
+	e.leftBoxes(ctx)
 	for i := st.Current; i < len(st.Steps) && ctx.Err() == nil; i++ {
 		if err := e.tier(ctx, i); err != nil {
 			return e.abort(ctx, err)
 		}
 	}
+	e.boxes.Wait()
 	if ctx.Err() == nil {
 		e.sweep(ctx)
 		e.edit(func() { st.Finished, st.Whole = time.Now().UTC(), true })
@@ -151,6 +155,9 @@ func (e *Engine) tier(ctx context.Context, i int) error {
 	e.step(ctx, i)
 	if i+1 < len(steps) && steps[i+1].Rank == steps[i].Rank {
 		return nil
+	}
+	if slices.ContainsFunc(e.Policy.Hooks, func(h NodeHook) bool { return h.When == PostTier }) {
+		e.boxes.Wait()
 	}
 	return e.hooks(ctx, PostTier, steps[i])
 }
@@ -249,6 +256,9 @@ func (e *Engine) step(ctx context.Context, i int) {
 	})
 	e.tell(ctx)
 	log.G(ctx).WithField("tier", st.Steps[i].Name).Info("draining tier")
+	if e.state.hosted(i) {
+		e.boxes.Wait()
+	}
 	uids, devices := e.mounted(ctx, i)
 	for range rounds {
 		e.mu.Lock()
@@ -284,7 +294,10 @@ func (e *Engine) pods(ctx context.Context, step int, pods []*PodRecord) {
 	extra := time.Duration(n) * leasePer
 	var wg sync.WaitGroup
 	for _, p := range pods {
-		wg.Go(func() { e.pod(ctx, p, extra) })
+		wg.Go(func() {
+			e.pod(ctx, p, extra)
+			e.box(ctx, p)
+		})
 	}
 	wg.Wait()
 }

@@ -91,6 +91,9 @@ type PodRecord struct {
 	Stopped   time.Time     `json:"sandbox_stopped,omitzero"`
 	Error     string        `json:"error,omitempty"` // of its sandbox
 
+	HostNetwork bool `json:"host_network,omitempty"`
+	boxed       bool // its sandbox is being stopped
+
 	Containers []*ContainerRecord `json:"containers"`
 }
 
@@ -143,7 +146,7 @@ func NewState(plan Plan, sel Selection, id, boot, trigger string, now time.Time,
 func record(pl *Placement, step int) *PodRecord {
 	p := &PodRecord{
 		ID: pl.Pod.ID, UID: pl.Pod.UID, Namespace: pl.Pod.Namespace, Name: pl.Pod.Name, Handler: pl.Pod.Handler, IP: pl.Pod.IP,
-		Step: step, Why: pl.Why, Asked: pl.Grace,
+		Step: step, Why: pl.Why, Asked: pl.Grace, HostNetwork: pl.Pod.HostNetwork,
 	}
 	for _, t := range pl.Targets {
 		p.Containers = append(p.Containers, &ContainerRecord{ID: t.Container.ID, Name: t.Container.Name, Sidecar: t.Sidecar, Hook: t.PreStop})
@@ -174,7 +177,7 @@ func (p *PodRecord) done(keepSandbox bool) bool {
 			return false
 		}
 	}
-	return keepSandbox || !p.Stopped.IsZero() || p.Error != ""
+	return keepSandbox || p.boxed || !p.Stopped.IsZero() || p.Error != ""
 }
 
 // Clone is a deep copy for whoever looks on.

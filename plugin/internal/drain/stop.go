@@ -20,7 +20,7 @@ const (
 	exitLimit = 5 * time.Second        // for the runtime to tell how a container ended
 )
 
-// pod stops the mains of a pod together, then the sidecars in reverse, then the sandbox.
+// pod stops the mains of a pod together, then the sidecars in reverse.
 func (e *Engine) pod(ctx context.Context, p *PodRecord, extra time.Duration) {
 	var wg sync.WaitGroup
 	for _, c := range p.Containers {
@@ -34,7 +34,6 @@ func (e *Engine) pod(ctx context.Context, p *PodRecord, extra time.Duration) {
 	for _, c := range sidecars {
 		e.container(ctx, p, c, later(p.Deadline, time.Now().UTC().Add(Floor)), extra)
 	}
-	e.sandbox(ctx, p)
 }
 
 func later(a, b time.Time) time.Time {
@@ -42,28 +41,6 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// sandbox stops a pod's sandbox when nothing runs in it.
-func (e *Engine) sandbox(ctx context.Context, p *PodRecord) {
-	if ctx.Err() != nil || e.state.KeepSandboxes {
-		return
-	}
-	for _, c := range p.Containers {
-		if c.Outcome == Unkillable {
-			e.persist(ctx, func() { p.Error = "not stopped: container " + c.Name + " is unkillable" })
-			return
-		}
-	}
-	stop, cancel := context.WithTimeout(ctx, podStop)
-	defer cancel()
-	err := e.Stopper.StopPod(stop, p.ID)
-	e.persist(ctx, func() {
-		p.Stopped = time.Now().UTC()
-		if err != nil {
-			p.Stopped, p.Error = time.Time{}, err.Error()
-		}
-	})
 }
 
 // container brings one container to its end: hook, signal, grace, SIGKILL, look.
@@ -91,6 +68,7 @@ func (e *Engine) container(ctx context.Context, p *PodRecord, c *ContainerRecord
 		deadline = c.Deadline
 	}
 	e.signal(ctx, c, deadline, extra, gone)
+	defer e.follow(ctx, c, gone)()
 	if !wait(ctx, gone, time.Until(deadline)) && ctx.Err() == nil {
 		e.kill(ctx, c, gone)
 	}

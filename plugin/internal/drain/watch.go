@@ -111,10 +111,47 @@ func (w *watch) gone(id string) <-chan struct{} {
 	return ch
 }
 
+// end tells those who wait for a container that it no longer runs.
+func (w *watch) end(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ch := w.waiting[id]; ch != nil {
+		close(ch)
+		delete(w.waiting, id)
+	}
+}
+
 // kick has the states asked for at once.
 func (w *watch) kick() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
+	}
+}
+
+// follow has the runtime asked as soon as the container's process has ended: the watch comes round later, on a crowded node
+// much later. stop ends it.
+func (e *Engine) follow(ctx context.Context, c *ContainerRecord, gone <-chan struct{}) (stop func()) {
+	e.mu.Lock()
+	at := c.Reach
+	e.mu.Unlock()
+	if e.Ended == nil || !at.Runc || closed(gone) {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for e.Ended(ctx, at) && !closed(gone) {
+			if x, err := e.exit(ctx, c.ID); err == nil && (x.Ended || !x.Known) {
+				e.watch.end(c.ID)
+				return
+			}
+			wait(ctx, gone, pollFirst)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
 	}
 }

@@ -146,7 +146,7 @@ func (f *Failover) StopContainer(ctx context.Context, id string, timeout time.Du
 	if err != nil {
 		return fmt.Errorf("%w: %w", errDead, err)
 	}
-	ended(ctx, r)
+	Ended(ctx, r)
 	return ctx.Err()
 }
 

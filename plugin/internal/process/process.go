@@ -104,8 +104,31 @@ func kill(id string, r drain.Reach) error {
 	return errs
 }
 
-// ended waits until the noted process has ended; false if ctx ends before.
-func ended(ctx context.Context, r drain.Reach) bool {
+// Ended waits until the noted process has ended; false if ctx ends before.
+func Ended(ctx context.Context, r drain.Reach) bool {
+	fd, err := unix.PidfdOpen(r.PID, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return polled(ctx, r) // it has ended, or Linux is older than 5.10
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	defer f.Close()
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return polled(ctx, r)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Now()) })
+	defer stop()
+	err = conn.Read(func(fd uintptr) bool { // a pidfd can be read from when its process has ended
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) //nolint:gosec // a descriptor
+		return n > 0 || err != nil || !alive(r)
+	})
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	return polled(ctx, r)
+}
+
+func polled(ctx context.Context, r drain.Reach) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for alive(r) {

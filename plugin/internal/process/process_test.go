@@ -111,3 +111,26 @@ func TestFailover(t *testing.T) {
 		t.Errorf("sandbox: %v", err)
 	}
 }
+
+func TestEnded(t *testing.T) {
+	cmd := exec.Command("sleep", "100")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := drain.Reach{PID: cmd.Process.Pid, Start: Start(cmd.Process.Pid)}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if Ended(ctx, r) {
+		t.Error("it has ended, although it runs")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if !Ended(t.Context(), r) { // a corpse has
+		t.Error("it has not ended")
+	}
+	_ = cmd.Wait() // it was killed
+	if !Ended(t.Context(), r) {
+		t.Error("it has not ended")
+	}
+}
