@@ -70,16 +70,24 @@ func install(ctx context.Context, c *cli.Command) error {
 	}
 	defer payload.Close()
 	bar := progress.New(c.Root().ErrWriter, payload.Size())
-	open := func(i int) (io.ReadCloser, error) {
-		bar.Next()
-		return payload.Open(i)
-	}
-	got, err := enqueue.Install(ctx, box, want, open, bar.At)
+	got, err := enqueue.Install(ctx, box, want, shown{payload, bar}, bar.At)
 	bar.Done()
 	if err != nil {
 		return enqueue.Explain(dir, err)
 	}
 	return report(c.Root().Writer, got, want.Handlers[0].Name, "goes live when no installer pod is in flight")
+}
+
+// shown is a payload whose copying a bar shows.
+type shown struct {
+	*shim.Payload
+	bar *progress.Bar
+}
+
+// Open is part of enqueue.Payload.
+func (s shown) Open(i int) (io.ReadCloser, error) {
+	s.bar.Next()
+	return s.Payload.Open(i)
 }
 
 func report(w io.Writer, got enqueue.Outcome, handler, then string) error {
@@ -118,7 +126,7 @@ func declare(ctx context.Context, c *cli.Command, scratch string) (stage.Manifes
 	}
 	m.Handlers, m.Files = []stage.Handler{h}, payload.Files
 	m.ID = stage.NewID(m.Op, "x") // only for the check: enqueue gives the one that counts
-	if err := m.Validate(); err != nil {
+	if err := m.ValidateRequest(); err != nil {
 		return m, nil, errors.Join(refusal.New("%v", err), payload.Close())
 	}
 	return m, payload, nil

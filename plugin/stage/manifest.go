@@ -125,6 +125,22 @@ func schemaError(n int) error {
 
 // Validate checks every field by itself and against the others.
 func (m *Manifest) Validate() error {
+	if err := m.ValidateRequest(); err != nil {
+		return err
+	}
+	for _, f := range m.Files {
+		switch {
+		case f.Size < 1 || f.Size > MaxFile:
+			return fieldError("files.size", fmt.Sprint(f.Size), fmt.Sprintf("must be 1 to %d bytes", MaxFile))
+		case !shaForm.MatchString(f.SHA256):
+			return fieldError("files.sha256", f.SHA256, "must be 64 lower-case hex digits")
+		}
+	}
+	return nil
+}
+
+// ValidateRequest is Validate of an entry that is still to be staged, which fills in size and digest of its files.
+func (m *Manifest) ValidateRequest() error {
 	switch {
 	case m.Schema != Schema:
 		return schemaError(m.Schema)
@@ -235,10 +251,6 @@ func (m *Manifest) validateFiles() error {
 			return fieldError("files.name", f.Name, "is declared twice")
 		case f.Mode != 0o755 && f.Mode != 0o644:
 			return fieldError("files.mode", fmt.Sprintf("%o", f.Mode), "must be 755 or 644")
-		case f.Size < 1 || f.Size > MaxFile:
-			return fieldError("files.size", fmt.Sprint(f.Size), fmt.Sprintf("must be 1 to %d bytes", MaxFile))
-		case !shaForm.MatchString(f.SHA256):
-			return fieldError("files.sha256", f.SHA256, "must be 64 lower-case hex digits")
 		}
 		seen[f.Name] = true
 	}

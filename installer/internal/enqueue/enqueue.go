@@ -7,6 +7,7 @@ package enqueue
 import (
 	"cmp"
 	"context"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -31,22 +32,38 @@ type Outcome struct {
 	ID    string
 }
 
-// Install stages want, whose files have their digests. open and progress are as in stage.Inbox.Stage.
-func Install(ctx context.Context, box *stage.Inbox, want stage.Manifest, open stage.Source, progress func(int64)) (Outcome, error) {
+// Payload is the files of an entry.
+type Payload interface {
+	Digest(ctx context.Context) error // fills in what Files lacks
+	Open(index int) (io.ReadCloser, error)
+}
+
+// Install stages want, whose files are those of the payload; their digests are asked for only where there is something to
+// compare them with. progress is as in stage.Inbox.Stage.
+func Install(ctx context.Context, box *stage.Inbox, want stage.Manifest, p Payload, progress func(int64)) (Outcome, error) {
 	want.Op = stage.Install
 	pending, err := box.Pending()
 	if err != nil {
 		return Outcome{}, err
 	}
 	handler := want.Handlers[0].Name
-	if p, ok := lastNaming(pending, handler); ok {
-		if p.Same(&want) && (p.Drain || !want.Drain) {
-			return Outcome{AlreadyStaged, p.ID}, nil
-		}
-	} else if l, ok := lastLive(box.Hint(), handler); ok && l.Same(&want) {
-		return Outcome{AlreadyInstalled, l.ID}, nil
+	known, waiting := lastNaming(pending, handler)
+	if !waiting {
+		known, _ = lastLive(box.Hint(), handler)
 	}
-	return put(ctx, box, want, pending, open, progress)
+	if known.ID == "" {
+		return put(ctx, box, want, pending, p.Open, progress)
+	}
+	if err := p.Digest(ctx); err != nil {
+		return Outcome{}, err
+	}
+	switch same := known.Same(&want); {
+	case same && !waiting:
+		return Outcome{AlreadyInstalled, known.ID}, nil
+	case same && (known.Drain || !want.Drain):
+		return Outcome{AlreadyStaged, known.ID}, nil
+	}
+	return put(ctx, box, want, pending, p.Open, progress)
 }
 
 // Remove stages the removal of a handler, after its pods were drained if drain says so.

@@ -3,6 +3,8 @@ package enqueue_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"os"
@@ -119,7 +121,7 @@ func TestAnInboxThatCannotBeWritten(t *testing.T) {
 			want := install("a")
 			want.Handlers[0] = stage.Handler{Name: "a", Shim: "containerd-shim-a-v1"}
 			want.Files = []stage.File{{Name: "containerd-shim-a-v1", Mode: 0o755}}
-			_, err = enqueue.Install(t.Context(), box, want, big, nil)
+			_, err = enqueue.Install(t.Context(), box, want, big{}, nil)
 			if err = enqueue.Explain(dir, err); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error: %v, want %q", err, tt.want)
 			}
@@ -132,7 +134,11 @@ func TestAnInboxThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-func big(int) (io.ReadCloser, error) {
+type big struct{}
+
+func (big) Digest(context.Context) error { return nil }
+
+func (big) Open(int) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(make([]byte, 1<<20))), nil
 }
 
@@ -142,11 +148,47 @@ func TestAnInstallThatIsInterrupted(t *testing.T) {
 	want := install("a")
 	want.Handlers[0] = stage.Handler{Name: "a", Shim: "containerd-shim-a-v1"}
 	want.Files = []stage.File{{Name: "containerd-shim-a-v1", Mode: 0o755}}
-	_, err := enqueue.Install(ctx, box, want, big, func(int64) { cancel() })
+	_, err := enqueue.Install(ctx, box, want, big{}, func(int64) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error: %v", err)
 	}
 	if des, err := os.ReadDir(filepath.Join(dir, "tmp")); err != nil || len(des) > 0 {
 		t.Errorf("tmp has %v, %v", des, err)
+	}
+}
+
+// counted counts how often its digests are asked for.
+type counted struct {
+	big
+	files  []stage.File
+	asked  int
+	opened int
+}
+
+func (c *counted) Digest(context.Context) error {
+	c.asked++
+	sum := sha256.Sum256(make([]byte, 1<<20))
+	c.files[0].Size, c.files[0].SHA256 = 1<<20, hex.EncodeToString(sum[:])
+	return nil
+}
+
+func (c *counted) Open(i int) (io.ReadCloser, error) {
+	c.opened++
+	return c.big.Open(i)
+}
+
+// A shim is read once where nothing is known of its handler, and not written where the same is there.
+func TestReadsNoMoreThanItMust(t *testing.T) {
+	box, _ := newInbox(t)
+	for i, want := range []enqueue.State{enqueue.Staged, enqueue.AlreadyStaged} {
+		m := install("a")
+		m.Handlers[0] = stage.Handler{Name: "a", Shim: "containerd-shim-a-v1"}
+		m.Files = []stage.File{{Name: "containerd-shim-a-v1", Mode: 0o755}}
+		p := &counted{files: m.Files}
+		got, err := enqueue.Install(t.Context(), box, m, p, nil)
+		check(t, err)
+		if got.State != want || p.asked != i || p.opened != 1-i {
+			t.Errorf("%s: %d digests, opened %d times", got.State, p.asked, p.opened)
+		}
 	}
 }

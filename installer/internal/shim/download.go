@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"quiesce/installer/internal/refusal"
+	"quiesce/plugin/stage"
 )
 
 // download gets a URL, and looks into what came only when it has the digest.
@@ -39,7 +40,7 @@ func (l loader) download(ctx context.Context, want digests) (*Payload, error) {
 		defer k.f.Close()
 		return l.unpack(ctx, k)
 	}
-	p, err := l.fromFile(path.Base(u.Path), k.reader)
+	p, err := l.fromFile(stage.File{Name: path.Base(u.Path), Size: k.size, SHA256: k.sum}, k.reader)
 	if err != nil {
 		return nil, errors.Join(err, k.f.Close())
 	}

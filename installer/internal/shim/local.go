@@ -35,7 +35,7 @@ func (l loader) find(ctx context.Context, want digests) (*Payload, error) {
 	}
 	defer f.Close()
 	if !packed(f) {
-		return l.fromFile(filepath.Base(l.From), func() (file, error) { return openFile(l.From) })
+		return l.fromFile(stage.File{Name: filepath.Base(l.From), Size: fi.Size()}, func() (file, error) { return openFile(l.From) })
 	}
 	k, err := l.keep(ctx, f, l.packed)
 	if err != nil {
@@ -63,7 +63,8 @@ func packed(f io.ReaderAt) bool {
 	return n == 2 && b == [2]byte{0x1f, 0x8b}
 }
 
-func (l loader) fromFile(name string, open func() (file, error)) (*Payload, error) {
+func (l loader) fromFile(f stage.File, open func() (file, error)) (*Payload, error) {
+	name := f.Name
 	switch {
 	case l.File == "" && !fileForm.MatchString(name):
 		return nil, refusal.New("shim %s: is not named containerd-shim-NAME-vN; give its runtime type with --runtime-type io.containerd.NAME.vN", l.From)
@@ -71,7 +72,8 @@ func (l loader) fromFile(name string, open func() (file, error)) (*Payload, erro
 		return nil, refusal.New("shim %s: the runtime type asks for a file named %s", l.From, l.File)
 	}
 	p := &Payload{Shim: cmp.Or(l.File, name)}
-	p.add(stage.File{Name: p.Shim, Mode: 0o755}, open)
+	f.Name, f.Mode = p.Shim, 0o755
+	p.add(f, open)
 	return p, nil
 }
 
@@ -88,7 +90,7 @@ func (l loader) fromDir() (*Payload, error) {
 			return nil, fmt.Errorf("read shim directory: %w", err)
 		}
 		if fi.Mode().IsRegular() && !strings.HasPrefix(e.Name(), ".") {
-			p.add(stage.File{Name: e.Name(), Mode: mode(fi)}, func() (file, error) { return openFile(path) })
+			p.add(stage.File{Name: e.Name(), Mode: mode(fi), Size: fi.Size()}, func() (file, error) { return openFile(path) })
 		}
 	}
 	return p, l.pick("directory", p)

@@ -30,7 +30,7 @@ type Request struct {
 	Progress func(total int64) (at func(int64), done func()) // of a download, in bytes; total is -1 if unknown
 }
 
-// Payload is the files of an entry, with size and digest.
+// Payload is the files of an entry. Those that are not packed have no digest before [Payload.Digest].
 type Payload struct {
 	Shim  string // which of them is the shim
 	Files []stage.File
@@ -59,7 +59,10 @@ func (l loader) load(ctx context.Context) (*Payload, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = p.digest(ctx); err == nil {
+	if len(want) > 0 {
+		err = p.Digest(ctx)
+	}
+	if err == nil {
 		err = p.check(want)
 	}
 	if err == nil {
@@ -76,12 +79,17 @@ func (p *Payload) add(f stage.File, open func() (file, error)) {
 }
 
 func (p *Payload) addKept(f stage.File, k *kept) {
+	f.Size, f.SHA256 = k.size, k.sum
 	p.add(f, k.reader)
 	p.kept = append(p.kept, k)
 }
 
-func (p *Payload) digest(ctx context.Context) error {
+// Digest fills in the digests that are not known.
+func (p *Payload) Digest(ctx context.Context) error {
 	for i := range p.Files {
+		if p.Files[i].SHA256 != "" {
+			continue
+		}
 		f, err := p.open[i]()
 		if err != nil {
 			return err

@@ -52,6 +52,7 @@ func TestLoad(t *testing.T) {
 			if err != nil {
 				return
 			}
+			check(t, p.Digest(t.Context()))
 			var names []string
 			for _, f := range p.Files {
 				names = append(names, f.Name)
