@@ -99,7 +99,7 @@ func defaults(p profile.Profile) (Config, error) {
 		StageDir:            stage.DefaultDir, ShimDir: p.Shims, RunDir: "/run/quiesce",
 		LogLevel: "info", LogFormat: "text",
 		NodeLabels: true,
-		Drain:      drainDefaults(),
+		Drain:      drainDefaults(p),
 	}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"quiesce/manifests/profile"
 	"quiesce/plugin/internal/control"
 	"quiesce/plugin/internal/drain"
 )
@@ -67,7 +68,7 @@ func TestDrainRow(t *testing.T) {
 }
 
 func TestDrainConfig(t *testing.T) {
-	c := drainDefaults()
+	c := drainDefaults(profile.Profile{})
 	if err := c.validate(); err != nil {
 		t.Error(err)
 	}
@@ -81,7 +82,7 @@ func TestDrainConfig(t *testing.T) {
 			t.Errorf("accepted %+v", r)
 		}
 	}
-	c = drainDefaults()
+	c = drainDefaults(profile.Profile{})
 	if c.Grace = 0; c.validate() == nil {
 		t.Error("accepted a grace of 0")
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"quiesce/manifests/profile"
 	"quiesce/plugin/internal/drain"
 )
 
@@ -45,9 +46,14 @@ type DrainTier struct {
 	Rank int    `toml:"rank"` // low ones are stopped first
 }
 
-func drainDefaults() DrainConfig {
+// drainDefaults are those of a profile. Where the kubelet is in a unit whose stop is the drain, there is none to be stopped.
+func drainDefaults(on profile.Profile) DrainConfig {
 	p := drain.DefaultPolicy()
-	return DrainConfig{Deadline: Duration(p.Deadline), Grace: Duration(p.Grace), Kubelet: "kubelet.service", Logind: true}
+	c := DrainConfig{Deadline: Duration(p.Deadline), Grace: Duration(p.Grace), Kubelet: "kubelet.service", StopsWith: on.StopsWith, Logind: true}
+	if len(c.StopsWith) > 0 {
+		c.Kubelet = ""
+	}
+	return c
 }
 
 func (c *DrainConfig) policy() drain.Policy {

@@ -3,12 +3,13 @@ package main
 import (
 	"testing"
 
+	"quiesce/manifests/profile"
 	"quiesce/plugin/internal/drain"
 	"quiesce/plugin/internal/node"
 )
 
 func TestRuleWithPriority(t *testing.T) {
-	c := drainDefaults()
+	c := drainDefaults(profile.Profile{})
 	least := int32(1000)
 	c.Rules = []drain.Rule{{Priority: &least, Tier: "network"}}
 	if err := c.validate(); err != nil {

@@ -35,6 +35,7 @@ type Profile struct {
 	Shims         string   `toml:"shims"`       // the directory that shims are placed in
 	FreezeLimit   string   `toml:"freezeLimit"`
 	VerifyTimeout string   `toml:"verifyTimeout"`
+	StopsWith     []string `toml:"stopsWith"`   // units that have the kubelet in them: their stop ends the node's service, too
 	Regenerated   string   `toml:"regenerated"` // what rewrites Config, and how a change survives that
 
 	Why   string `toml:"-"` // it was chosen

@@ -2,6 +2,11 @@ package distro
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,33 +15,66 @@ import (
 	"quiesce/test/node"
 )
 
-// TestConfig_h makes a node of an image in which nothing runs: `host --root`, twice; a handler staged in it; the first boot;
-// and then takes quiesce off, in each of the ways there are.
+// inventory is every file of a root file system that quiesce may touch, with mode, time and target.
+func inventory(ctx context.Context, root string) (string, error) {
+	out, err := exec.CommandContext(ctx, "sh", "-c", "cd "+root+" && find etc opt usr/local var/lib/quiesce -xdev \\( -type f -o -type l \\) -not -path '*/shims/*' -printf '%p %m %T@ %l\n' 2>/dev/null | sort").Output()
+	return string(out), err
+}
+
+// buildImage does what manifests/image/build.sh does, to a root file system in which nothing runs, with a shim; and all of it once
+// more, which must find nothing to do.
+func buildImage(ctx context.Context, root string) error {
+	programs, shim := filepath.Join(root, "root/quiesce"), filepath.Join(root, "root/shims/containerd-shim-spin-v2")
+	build := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, "sh", append([]string{"../../manifests/image/build.sh", root}, args...)...)
+		cmd.Env = append(os.Environ(), "BIN="+programs)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		return string(out), err
+	}
+	if _, err := build(); err != nil {
+		return err
+	}
+	first, err := inventory(ctx, root)
+	if err != nil {
+		return err
+	}
+	out, err := build(shim)
+	if err != nil {
+		return err
+	}
+	staged := func(line string) bool { return strings.HasPrefix(line, "var/lib/quiesce/") }
+	if again, err := inventory(ctx, root); err != nil || lines(again, staged) != lines(first, staged) || !strings.Contains(out, "already in order") {
+		return fmt.Errorf("%w; the second time it says %q, and there is\n%s\nafter\n%s", err, out, again, first)
+	}
+	return nil
+}
+
+// lines are those of a text that are not left out.
+func lines(text string, out func(line string) bool) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), out), "\n")
+}
+
+// TestConfig_h makes a node of a root file system in which nothing runs, as an image's build does: `host --root`, twice; a handler
+// staged in it; the first boot; and then takes quiesce off, in each of the ways there are.
 func TestConfig_h_HostInAnImage(t *testing.T) {
 	t.Parallel()
-	ctx, l := lab.New(t, lab.Options{Name: "image", NoHost: true, Shims: []string{"spin-v2"}, Node: node.Config{
-		Files: map[string]node.File{"/root/shims/containerd-shim-spin-v2": {Content: "", Mode: 0o755}},
+	kit, err := node.Prepare(t.Context())
+	check(t, err)
+	tools, err := kit.Tools(t.Context(), node.DefaultContainerd)
+	check(t, err)
+	var original []byte
+	ctx, l := lab.New(t, lab.Options{Name: "image", NoHost: true, Node: node.Config{
+		Tools: map[string]string{"/root/shims/containerd-shim-spin-v2": tools + "/containerd-shim-runc-v2"},
+		Image: func(root string) (err error) {
+			if original, err = os.ReadFile(filepath.Join(root, config)); err != nil {
+				return err
+			}
+			return buildImage(t.Context(), root)
+		},
 	}})
-	// The node's own file system is the image: nothing of it that runs is asked.
-	_, err := l.Exec(ctx, "sh", "-c", "cp $(command -v containerd-shim-runc-v2) /root/shims/containerd-shim-spin-v2")
-	check(t, err)
-	list := func() string {
-		out, err := l.Exec(ctx, "sh", "-c", "find /etc /opt /usr/local /var/lib/quiesce -xdev \\( -type f -o -type l \\) -not -path '*/shims/*' -printf '%p %m %T@ %l\\n' 2>/dev/null | sort")
-		check(t, err)
-		return out
-	}
-	before := list()
-	_, err = l.Installer(ctx, "host", "--root", "/")
-	check(t, err)
-	first := list()
-	out, err := l.Installer(ctx, "host", "--root", "/")
-	check(t, err)
-	if again := list(); again != first || !strings.Contains(out, "already in order") {
-		t.Errorf("the second time it says %q, and there is\n%s\nafter\n%s", out, again, first)
-	}
-	_, err = l.Installer(ctx, "install", "--handler", "spin-v2", "--shim", "/root/shims/containerd-shim-spin-v2")
-	check(t, err)
-	reboot(ctx, t, l)
 	_, err = l.WaitPhase(ctx, "spin-v2", "live")
 	check(t, err)
 	starts, err := l.Starts(ctx)
@@ -62,21 +100,11 @@ func TestConfig_h_HostInAnImage(t *testing.T) {
 	uninstall(ctx, t, l, "spin-v2")
 	_, err = l.Installer(ctx, "host", "--remove")
 	check(t, err)
-	if after := list(); after != before && strip(after) != strip(before) {
-		t.Errorf("there is\n%s\nand there was\n%s", after, before)
+	left, err := l.Exec(ctx, "find", "/etc", "/opt", "/usr/local", "/var/lib", "/run", "-xdev", "-name", "*quiesce*")
+	check(t, err)
+	if now := readConfig(t, l); left != "" || now != string(original) {
+		t.Errorf("left:\n%s\nthe config is\n%s\nand was\n%s", left, now, original)
 	}
-}
-
-// strip leaves out when containerd's config was written last: it was edited, and edited back.
-func strip(list string) string {
-	var out []string
-	for line := range strings.Lines(list) {
-		if f := strings.Fields(line); len(f) > 2 && f[0] == config {
-			line = strings.Join(f[:2], " ")
-		}
-		out = append(out, strings.TrimSpace(line))
-	}
-	return strings.Join(out, "\n")
 }
 
 // TestConfig_g: an entry whose owner is gone is applied all the same, and one of a schema that is too old or too new is

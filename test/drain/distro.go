@@ -14,7 +14,6 @@ type distro struct {
 	root   string // of containerd
 	socket string // as seen from /run/containerd
 	units  []string
-	config string // further settings of quiesce
 	stop   string // script
 }
 
@@ -32,16 +31,12 @@ func microk8s() distro {
 			"/etc/systemd/system/snap.microk8s.daemon-containerd.service": "[Unit]\nAfter=network.target dbus.service\n[Service]\n" +
 				"ExecStart=/snap/microk8s/current/run-containerd-with-args\nType=notify\nDelegate=yes\nKillMode=process\nRestart=always\nTimeoutStopSec=30\n" +
 				"[Install]\nWantedBy=multi-user.target\n",
-			"/etc/systemd/system/" + kubelite: "[Service]\nExecStart=/bin/sleep infinity\nTimeoutStopSec=30\n[Install]\nWantedBy=multi-user.target\n",
-			// As docs/usage/drain.md says.
-			"/etc/systemd/system/quiesce-drain.service.d/microk8s.conf": "[Unit]\nPartOf=" + kubelite + "\nAfter=" + kubelite + "\n",
-			"/etc/systemd/system/" + kubelite + ".d/quiesce.conf":       "[Unit]\nWants=quiesce-drain.service\n",
-			data + "/args/containerd-template.toml":                     "",
+			"/etc/systemd/system/" + kubelite:       "[Service]\nExecStart=/bin/sleep infinity\nTimeoutStopSec=30\n[Install]\nWantedBy=multi-user.target\n",
+			data + "/args/containerd-template.toml": "",
 		},
 		root: common + "/var/lib/containerd", socket: "../../var/snap/microk8s/common/run/containerd.sock",
-		units:  []string{"snap.microk8s.daemon-containerd.service", kubelite},
-		config: "[drain]\nkubelet = ''\nstopsWith = ['" + kubelite + "']\n",
-		stop:   "systemctl stop " + kubelite + "\n" + pauseAndKill + "systemctl stop " + kubelite + " snap.microk8s.daemon-containerd",
+		units: []string{"snap.microk8s.daemon-containerd.service", kubelite},
+		stop:  "systemctl stop " + kubelite + "\n" + pauseAndKill + "systemctl stop " + kubelite + " snap.microk8s.daemon-containerd",
 	}
 }
 
@@ -93,10 +88,6 @@ systemctl enable --now %[3]s`, d.root, d.socket, strings.Join(d.units, " ")))
 		return err
 	}
 	if _, err := l.Installer(ctx, "host"); err != nil {
-		return err
-	}
-	settings, _ := l.ReadFile("/etc/quiesce/config.toml") // there may be none
-	if err := l.WriteFile("/etc/quiesce/config.toml", append(settings, "\n"+d.config...), 0o644); err != nil {
 		return err
 	}
 	_, err = script(ctx, l, "systemctl restart quiesce")

@@ -44,6 +44,8 @@ type Config struct {
 	Files map[string]File
 	// Enable names units that are enabled before the first boot.
 	Enable []string
+	// Image is given the root file system before anything of it has run, as one who builds images is.
+	Image func(root string) error
 	// Images are made and imported in addition to BusyboxImage and PauseImage.
 	Images []Image
 	// AllowFailed names units that may fail while booting.

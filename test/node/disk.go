@@ -40,7 +40,10 @@ func (n *Node) buildDisk(ctx context.Context) error {
 	if err := n.makeDisks(ctx); err != nil {
 		return err
 	}
-	return n.configure(ctx)
+	if err := n.configure(ctx); err != nil || n.cfg.Image == nil {
+		return err
+	}
+	return n.cfg.Image(at("rootfs"))
 }
 
 // fillLayer puts tools, programs, images and units into the middle layer.

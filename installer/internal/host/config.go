@@ -19,6 +19,22 @@ func environment(p profile.Profile, unit string) []manifests.Unit {
 	return []manifests.Unit{{Name: unit + ".d/50-quiesce.conf", Text: []byte(text)}}
 }
 
+// stopsWith are the drop-ins by which the stop of a unit with the kubelet in it is the drain first.
+func stopsWith(p profile.Profile) []manifests.Unit {
+	if len(p.StopsWith) == 0 {
+		return nil
+	}
+	names := strings.Join(p.StopsWith, " ")
+	units := []manifests.Unit{{
+		Name: drain + ".d/50-stops-with.conf",
+		Text: []byte("# managed by quiesce: the stop of these ends the node's service, too\n[Unit]\nPartOf=" + names + "\nAfter=" + names + "\n"),
+	}}
+	for _, u := range p.StopsWith {
+		units = append(units, manifests.Unit{Name: u + ".d/50-quiesce.conf", Text: []byte("# managed by quiesce\n[Unit]\nWants=" + drain + "\n")})
+	}
+	return units
+}
+
 // ownConfig makes the config that the unit is told to read: a copy, where there is none.
 func (n *Node) ownConfig() error {
 	from, to := strings.TrimPrefix(n.profile.CopyFrom, "/"), strings.TrimPrefix(n.profile.Config, "/")

@@ -36,7 +36,7 @@ func (n *Node) Install(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	units = append(units, environment(n.profile, o.Unit)...)
+	units = slices.Concat(units, environment(n.profile, o.Unit), stopsWith(n.profile))
 	if err := n.tidy(); err != nil {
 		return err
 	}

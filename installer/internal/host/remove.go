@@ -35,6 +35,7 @@ func (n *Node) Remove(ctx context.Context, keep bool) (err error) {
 	if err == nil {
 		n.profile, err = profile.Detect(n.look.FS())
 	}
+	units = append(units, stopsWith(n.profile)...)
 	if !keep { // containerd reads what the handlers are in
 		for _, u := range n.profile.Units {
 			units = append(units, environment(n.profile, u)...)

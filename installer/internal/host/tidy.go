@@ -13,7 +13,7 @@ func (n *Node) tidy() error {
 		return err
 	}
 	for _, name := range names {
-		if strings.HasSuffix(name, ".wants") || strings.HasSuffix(name, ".scope.d") {
+		if strings.HasSuffix(name, ".wants") || strings.HasSuffix(name, ".scope.d") || strings.HasSuffix(name, ".service.d") {
 			dirs = append(dirs, path.Join(unitDir, name))
 		}
 	}
