@@ -95,7 +95,7 @@ func TestJob_i_AnOrphanIsRolledBack(t *testing.T) {
 	if !strings.Contains(r.Reason, "lost sight of running containers") || !strings.Contains(r.Reason, "default/app") {
 		t.Errorf("the reason is %q", r.Reason)
 	}
-	if b := readConfig(t, l); strings.Contains(b, "bar") {
+	if b := l.ReadConfig(t); strings.Contains(b, "bar") {
 		t.Errorf("config still has the handler:\n%s", b)
 	}
 }
@@ -109,7 +109,7 @@ func TestJob_j_StagedWhileTheNodeIsOff(t *testing.T) {
 	_, err := l.WaitPhase(ctx, "spin-v2", "live")
 	check(t, err)
 	wantRestarts(ctx, t, l, 0)
-	wantExit(ctx, t, run(ctx, t, l, lab.HandlerPod("app", "spin-v2", "exit 7")), "main", 7)
+	wantExit(ctx, t, l.Must(ctx, t, lab.HandlerPod("app", "spin-v2", "exit 7")), "main", 7)
 
 	check(t, l.Shutdown(ctx))
 	offline(ctx, t, l, "bad", "--runtime-type", "io.containerd.runc.v2", "--set", "base_runtime_spec=/nowhere/spec.json")
@@ -121,7 +121,7 @@ func TestJob_j_StagedWhileTheNodeIsOff(t *testing.T) {
 	}
 	check(t, l.WaitCRI(ctx))
 	wantRestarts(ctx, t, l, 1) // the rollback's
-	wantExit(ctx, t, run(ctx, t, l, lab.HandlerPod("app2", "spin-v2", "exit 8")), "main", 8)
+	wantExit(ctx, t, l.Must(ctx, t, lab.HandlerPod("app2", "spin-v2", "exit 8")), "main", 8)
 }
 
 // offline stages on the file system of a node that is off.

@@ -51,25 +51,11 @@ func wantExit(ctx context.Context, t *testing.T, p *node.RunningPod, name string
 	return s
 }
 
-func run(ctx context.Context, t *testing.T, l *lab.Lab, pod node.Pod) *node.RunningPod {
-	t.Helper()
-	p, err := l.RunPod(ctx, pod)
-	check(t, err)
-	return p
-}
-
 func start(ctx context.Context, t *testing.T, l *lab.Lab, pod node.Pod) *node.RunningPod {
 	t.Helper()
 	p, err := l.StartPod(ctx, pod)
 	check(t, err)
 	return p
-}
-
-func readConfig(t *testing.T, l *lab.Lab) string {
-	t.Helper()
-	b, err := l.ReadFile(config)
-	check(t, err)
-	return string(b)
 }
 
 // blocked waits until status names a reason, with somebody in particular if who is not empty.
@@ -119,7 +105,7 @@ func TestJob_a_OneInstaller(t *testing.T) {
 	if len(starts) != 2 || starts[1].Before(stopped.Add(-100*time.Millisecond)) {
 		t.Errorf("containerd was started at %v, the installer's sandbox stopped at %v", starts, stopped)
 	}
-	wantExit(ctx, t, run(ctx, t, l, lab.HandlerPod("app", "spin-v2", "exit 3")), "main", 3)
+	wantExit(ctx, t, l.Must(ctx, t, lab.HandlerPod("app", "spin-v2", "exit 3")), "main", 3)
 }
 
 // TestJob_a_ReadersSeeTheTruth: results/node.json follows the gate and the runtime, though nobody asks the daemon for its status.
@@ -181,7 +167,7 @@ func TestJob_b_ThreeOverlapAndAFourthComesInTheQuietPeriod(t *testing.T) {
 func TestJob_c_TheSameAgain(t *testing.T) {
 	t.Parallel()
 	ctx, l := lab.New(t, lab.Options{Name: "job-c", Shims: []string{"spin-v2"}})
-	run(ctx, t, l, lab.InstallPod("one", "spin-v2", 0, 0))
+	l.Must(ctx, t, lab.InstallPod("one", "spin-v2", 0, 0))
 	_, err := l.WaitPhase(ctx, "spin-v2", "live")
 	check(t, err)
 	files := func() string {
@@ -190,7 +176,7 @@ func TestJob_c_TheSameAgain(t *testing.T) {
 		return out
 	}
 	before := files()
-	p := run(ctx, t, l, lab.InstallPod("two", "spin-v2", 0, 0))
+	p := l.Must(ctx, t, lab.InstallPod("two", "spin-v2", 0, 0))
 	wantExit(ctx, t, p, "main", 0)
 	if log, err := p.Log("main"); err != nil || !strings.Contains(log, "already installed") {
 		t.Errorf("the installer says %q, %v", log, err)
@@ -200,7 +186,7 @@ func TestJob_c_TheSameAgain(t *testing.T) {
 	check(t, err)
 	last, err := l.Results(ctx)
 	check(t, err)
-	p = run(ctx, t, l, lab.InstallPod("three", "spin-v2", 0, 0))
+	p = l.Must(ctx, t, lab.InstallPod("three", "spin-v2", 0, 0))
 	wantExit(ctx, t, p, "main", 0)
 	check(t, l.Until(ctx, "the third installer's entry is live", func(ctx context.Context) (bool, error) {
 		rs, err := l.Results(ctx)
@@ -227,12 +213,12 @@ func linesWith(s string, parts ...string) (out []string) {
 func TestJob_d_UninstallWaitsForThePods(t *testing.T) {
 	t.Parallel()
 	ctx, l := lab.New(t, lab.Options{Name: "job-d", Shims: []string{"spin-v2"}})
-	original := readConfig(t, l)
-	run(ctx, t, l, lab.InstallPod("install", "spin-v2", 0, 0))
+	original := l.ReadConfig(t)
+	l.Must(ctx, t, lab.InstallPod("install", "spin-v2", 0, 0))
 	_, err := l.WaitPhase(ctx, "spin-v2", "live")
 	check(t, err)
 	app := start(ctx, t, l, lab.HandlerPod("app", "spin-v2", "trap 'exit 4' TERM; while :; do sleep 1; done"))
-	wantExit(ctx, t, run(ctx, t, l, lab.UninstallPod("uninstall", "spin-v2")), "main", 0)
+	wantExit(ctx, t, l.Must(ctx, t, lab.UninstallPod("uninstall", "spin-v2")), "main", 0)
 	blocked(ctx, t, l, "pods use the handler", "default/app")
 	more := start(ctx, t, l, lab.HandlerPod("more", "spin-v2", "sleep 4")) // a plain uninstall refuses nobody
 	check(t, app.Stop(ctx))
@@ -251,10 +237,10 @@ func TestJob_d_UninstallWaitsForThePods(t *testing.T) {
 		_, err := l.Exec(ctx, "sh", "-c", "ls /opt/quiesce/shims/*/containerd-shim-spin-v2")
 		return err != nil, nil
 	}))
-	if now := readConfig(t, l); now != original {
+	if now := l.ReadConfig(t); now != original {
 		t.Errorf("config is not the original one:\n%s", now)
 	}
-	wantExit(ctx, t, run(ctx, t, l, lab.UninstallPod("again", "spin-v2")), "main", 0)
+	wantExit(ctx, t, l.Must(ctx, t, lab.UninstallPod("again", "spin-v2")), "main", 0)
 	wantRestarts(ctx, t, l, 2)
 	shimAfterRestart(ctx, t, l)
 }
@@ -292,26 +278,26 @@ func TestJob_e_RolledBack(t *testing.T) {
 			if tc.harm != nil {
 				tc.harm(ctx, t, l)
 			}
-			original := readConfig(t, l)
-			p := run(ctx, t, l, lab.InstallPod("install", "spin-v2", 0, 0, tc.args...))
+			original := l.ReadConfig(t)
+			p := l.Must(ctx, t, lab.InstallPod("install", "spin-v2", 0, 0, tc.args...))
 			wantExit(ctx, t, p, "main", 0)
 			r, err := l.WaitPhase(ctx, "spin-v2", "rejected")
 			check(t, err)
 			if !strings.Contains(r.Reason, tc.want) || !strings.Contains(r.Reason, "rolled back") {
 				t.Errorf("the reason is %q", r.Reason)
 			}
-			if now := readConfig(t, l); now != original {
+			if now := l.ReadConfig(t); now != original {
 				t.Errorf("config is not the old one:\n%s", now)
 			}
 			check(t, l.WaitCRI(ctx))
 			if _, err := l.Exec(ctx, "ls", "/var/lib/quiesce/store/bad/"+r.ID); err != nil {
 				t.Errorf("the entry is not in bad: %v", err)
 			}
-			wantExit(ctx, t, run(ctx, t, l, lab.HandlerPod("app", "", "exit 5")), "main", 5)
+			wantExit(ctx, t, l.Must(ctx, t, lab.HandlerPod("app", "", "exit 5")), "main", 5)
 			status := node.Shell("/quiesce-installer status --wait --handler spin-v2")
 			status.Image = lab.InstallerImage
 			status.Mounts = []node.Mount{{Host: lab.Results, Container: lab.Results, ReadOnly: true}}
-			s := run(ctx, t, l, node.Pod{Namespace: "kube-system", Name: "status", Labels: node.JobLabels("status"), Containers: []node.Container{status}})
+			s := l.Must(ctx, t, node.Pod{Namespace: "kube-system", Name: "status", Labels: node.JobLabels("status"), Containers: []node.Container{status}})
 			wantExit(ctx, t, s, "main", 1)
 			if log, err := s.Log("main"); err != nil || !strings.Contains(log, "rolled back") {
 				t.Errorf("status --wait says %q, %v", log, err)
@@ -323,7 +309,7 @@ func TestJob_e_RolledBack(t *testing.T) {
 func TestJob_f_TheDaemonIsKilledWithInstallersInFlight(t *testing.T) {
 	t.Parallel()
 	ctx, l := lab.New(t, lab.Options{Name: "job-f", Quiet: time.Second, Shims: []string{"spin-v2", "wasmtime-v1"}})
-	run(ctx, t, l, lab.InstallPod("one", "spin-v2", 0, 0, "--set", "snapshotter=overlayfs"))
+	l.Must(ctx, t, lab.InstallPod("one", "spin-v2", 0, 0, "--set", "snapshotter=overlayfs"))
 	p := start(ctx, t, l, lab.InstallPod("two", "wasmtime-v1", 8, 0))
 	before := runtimeOf(ctx, t, l)
 	for range 3 {
@@ -366,13 +352,13 @@ func TestJob_g_ReportedJobs(t *testing.T) {
 	blocked(ctx, t, l, "installers in flight", "default/theirs (container provisioner can write to /)")
 	check(t, <-theirs)
 	// The same with only the image changed.
-	ours := run(ctx, t, l, lab.ReportedPod("ours", lab.InstallerImage, "install", "spin-v2", "", 0))
+	ours := l.Must(ctx, t, lab.ReportedPod("ours", lab.InstallerImage, "install", "spin-v2", "", 0))
 	wantExit(ctx, t, ours, "provisioner", 0)
 	_, err = l.WaitPhase(ctx, "spin-v2", "live")
 	check(t, err)
-	wantExit(ctx, t, run(ctx, t, l, lab.HandlerPod("app", "spin-v2", "exit 6")), "main", 6)
+	wantExit(ctx, t, l.Must(ctx, t, lab.HandlerPod("app", "spin-v2", "exit 6")), "main", 6)
 	for _, job := range []string{"gone", "gone-again"} {
-		p := run(ctx, t, l, lab.ReportedPod(job, lab.InstallerImage, "uninstall", "spin-v2", "", 0))
+		p := l.Must(ctx, t, lab.ReportedPod(job, lab.InstallerImage, "uninstall", "spin-v2", "", 0))
 		wantExit(ctx, t, p, "provisioner", 0)
 	}
 	_, err = l.WaitPhase(ctx, "spin-v2", "removed")
@@ -401,7 +387,7 @@ func TestJob_h_WhoDoesNotHoldTheGate(t *testing.T) {
 	writer := node.Shell(forever)
 	writer.Mounts = []node.Mount{{Host: "/", Container: "/host"}}
 	start(ctx, t, l, node.Pod{Namespace: "default", Name: "agent", Containers: []node.Container{writer}}) // no Job's
-	run(ctx, t, l, lab.InstallPod("install", "spin-v2", 0, 0))
+	l.Must(ctx, t, lab.InstallPod("install", "spin-v2", 0, 0))
 	_, err := l.WaitPhase(ctx, "spin-v2", "live")
 	check(t, err)
 	s, err := l.Status(ctx)

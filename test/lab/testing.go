@@ -49,6 +49,26 @@ func New(t testing.TB, o Options) (context.Context, *Lab) {
 	return ctx, l
 }
 
+// Must runs a pod to its end.
+func (l *Lab) Must(ctx context.Context, t testing.TB, pod node.Pod) *node.RunningPod {
+	t.Helper()
+	p, err := l.RunPod(ctx, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// ReadConfig reads containerd's usual config.
+func (l *Lab) ReadConfig(t testing.TB) string {
+	t.Helper()
+	b, err := l.ReadFile("/etc/containerd/config.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
 func (l *Lab) keep(t testing.TB) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
