@@ -109,19 +109,19 @@ func (k *Kit) program(ctx context.Context, pkg string, flags ...string) (string,
 // build does it. An up-to-date file is kept by the go command; a new one replaces it by rename, so a node keeps the one it
 // was booted with.
 func (k *Kit) build(ctx context.Context, name, pkg string, flags []string) (string, error) {
-	unlock, err := k.cache.lock(ctx, "programs")
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
 	key := sha256.Sum256([]byte(name))
-	out := k.cache.path("programs", fmt.Sprintf("%x", key[:6]), path.Base(pkg))
-	tmp := k.cache.path("tmp")
+	place := fmt.Sprintf("programs/%x", key[:6])
+	out, tmp := k.cache.path(place, path.Base(pkg)), k.cache.path("tmp")
 	for _, dir := range []string{filepath.Dir(out), tmp} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return "", fmt.Errorf("build %s: %w", pkg, err)
 		}
 	}
+	unlock, err := k.cache.lock(ctx, place)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
 	cmd := goCommand(ctx, slices.Concat([]string{"build", "-trimpath"}, flags, []string{"-o", out, pkg})...)
 	cmd.Dir = k.module
 	cmd.Env = append(cmd.Env, "GOTMPDIR="+tmp)
