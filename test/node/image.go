@@ -97,15 +97,25 @@ func (k *Kit) busyboxLayer(ctx context.Context) ([]byte, error) {
 	return l.close()
 }
 
-// filesLayer is a file system with copies of files of this machine.
+// filesLayer is a file system with copies of files of this machine; a file that is there more than once has links.
 func filesLayer(files map[string]string) ([]byte, error) {
 	var l layer
 	l.open()
+	first := map[string]string{}
 	for _, dest := range slices.Sorted(maps.Keys(files)) {
-		l.addFile(dest, files[dest])
+		source := files[dest]
+		if to, ok := first[source]; ok {
+			l.add(tar.Header{Name: inTar(dest), Typeflag: tar.TypeLink, Linkname: inTar(to), Mode: 0o755}, nil)
+			continue
+		}
+		first[source] = dest
+		l.addFile(dest, source)
 	}
 	return l.close()
 }
+
+// inTar is how an archive names a path.
+func inTar(dest string) string { return strings.TrimPrefix(path.Clean(dest), "/") }
 
 // layer is a tar archive in memory that keeps its first error.
 type layer struct {
@@ -131,7 +141,7 @@ func (l *layer) addFile(dest, source string) {
 		var data []byte
 		if data, err = os.ReadFile(source); err == nil {
 			l.add(tar.Header{
-				Name: strings.TrimPrefix(path.Clean(dest), "/"), Typeflag: tar.TypeReg,
+				Name: inTar(dest), Typeflag: tar.TypeReg,
 				Mode: int64(info.Mode().Perm()), Size: int64(len(data)),
 			}, data)
 		}
