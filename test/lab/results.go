@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -17,16 +19,22 @@ type Result struct {
 }
 
 // Results reads all results, by handler the newest.
-func (l *Lab) Results(ctx context.Context) (map[string]Result, error) {
-	out, err := l.Exec(ctx, "sh", "-c", "cat "+Results+"/*-*.json 2>/dev/null || true")
+func (l *Lab) Results(context.Context) (map[string]Result, error) {
+	files, err := filepath.Glob(l.Path(Results + "/[^.]*-*.json"))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read results: %w", err)
 	}
 	all := map[string]Result{}
-	d := json.NewDecoder(strings.NewReader(out))
-	for d.More() {
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it has just been pruned
+		}
 		var r Result
-		if err := d.Decode(&r); err != nil {
+		if err == nil {
+			err = json.Unmarshal(b, &r)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read results: %w", err)
 		}
 		for _, h := range r.Handlers {
