@@ -71,7 +71,7 @@ func TestKubernetes_i_KubeletTells(t *testing.T) {
 		t.Errorf("a harmless Job counts: %+v", s.Installers)
 	}
 
-	check(t, c.WriteFile(config, append([]byte("podsSocket = ''\nundecidedTimeout = '15s'\n"), old...), 0o644))
+	check(t, c.WriteFile(config, append([]byte("podsSocket = ''\nundecidedTimeout = '5s'\n"), old...), 0o644))
 	_, err = c.Exec(ctx, "sh", "-c", "rm -f /run/quiesce/pods.json && systemctl restart quiesce.service")
 	check(t, err)
 	if line := planned(ctx, t, c); !strings.Contains(line, "main,proxy") && !strings.Contains(line, "proxy,main") || !strings.Contains(line, "33s") {
@@ -101,7 +101,7 @@ func planned(ctx context.Context, t *testing.T, c *kube.Cluster) string {
 func stopInFlight(ctx context.Context, t *testing.T, c *kube.Cluster) {
 	t.Helper()
 	check(t, c.Apply(ctx, strings.Replace(kube.PodYAML("i-slow", "", "trap '' TERM; while :; do sleep 1; done"),
-		"terminationGracePeriodSeconds: 5", "terminationGracePeriodSeconds: 12", 1)))
+		"terminationGracePeriodSeconds: 5", "terminationGracePeriodSeconds: 8", 1)))
 	_, err := c.WaitPod(ctx, "default", "i-slow", "Running")
 	check(t, err)
 	deleted := time.Now()
@@ -113,7 +113,7 @@ func stopInFlight(ctx context.Context, t *testing.T, c *kube.Cluster) {
 	check(t, err)
 	s, err := c.Status(ctx)
 	check(t, err)
-	if waited := s.LastRestart.Began.Sub(deleted); waited < 12*time.Second {
-		t.Errorf("containerd was restarted %v after the pod was deleted; its grace is 12 s", waited)
+	if waited := s.LastRestart.Began.Sub(deleted); waited < 8*time.Second {
+		t.Errorf("containerd was restarted %v after the pod was deleted; its grace is 8 s", waited)
 	}
 }
