@@ -96,13 +96,12 @@ func TestChaos_SlowNeighbour(t *testing.T) {
 	}
 }
 
-// TestChaos_Storm: everything at once, by many. Whatever a command says, it says so in order, and the end is one of a serial order.
-func TestChaos_Storm(t *testing.T) {
-	t.Parallel()
-	ctx, l := lab.New(t, lab.Options{Name: "storm", Quiet: 200 * time.Millisecond, Config: "undecidedTimeout = '1s'"})
-	ctx, lasts := span(ctx, t, 15*time.Second, 2*time.Minute)
-	const quiesce, installer = "/opt/quiesce/bin/quiesce", "/root/quiesce/quiesce-installer"
-	storm := [][]string{
+const quiesce = "/opt/quiesce/bin/quiesce"
+
+// storm are commands that are given again and again.
+func storm() [][]string {
+	const installer = "/root/quiesce/quiesce-installer"
+	return [][]string{
 		{quiesce, "hold", "a storm"},
 		{quiesce, "release"},
 		{quiesce, "release"},
@@ -123,9 +122,35 @@ func TestChaos_Storm(t *testing.T) {
 		{installer, "install", "--handler", "many-2", "--runtime-type", "io.containerd.runc.v2", "--option", "Root=/run/r"},
 		{"systemctl", "kill", "--signal=TERM", "quiesce-apply.service"},
 	}
+}
+
+// victims are pods, one after the other, that others drain.
+func victims(ctx context.Context, t *testing.T, l *lab.Lab, end time.Time) {
+	t.Helper()
+	for i := 0; time.Now().Before(end); i++ {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // its sandbox may be drained while it is being made
+		p, err := l.StartPod(ctx, node.Pod{Name: "victim", Grace: time.Second, Containers: []node.Container{node.Shell("trap 'exit 0' TERM; while :; do sleep 0.1; done")}})
+		if err == nil {
+			err = p.Stop(ctx)
+		}
+		if err == nil {
+			err = p.Remove(ctx)
+		}
+		cancel()
+		if err != nil && !strings.Contains(err.Error(), "not found") {
+			t.Logf("victim %d: %v", i, err) // it is drained by others
+		}
+	}
+}
+
+// TestChaos_Storm: everything at once, by many. Whatever a command says, it says so in order, and the end is one of a serial order.
+func TestChaos_Storm(t *testing.T) {
+	t.Parallel()
+	ctx, l := lab.New(t, lab.Options{Name: "storm", Quiet: 200 * time.Millisecond, Config: "undecidedTimeout = '1s'"})
+	ctx, lasts := span(ctx, t, 15*time.Second, 2*time.Minute)
 	end := time.Now().Add(lasts)
 	var all sync.WaitGroup
-	for _, argv := range storm {
+	for _, argv := range storm() {
 		all.Go(func() {
 			for time.Now().Before(end) {
 				_, err := l.Exec(ctx, argv...)
@@ -137,22 +162,7 @@ func TestChaos_Storm(t *testing.T) {
 			}
 		})
 	}
-	all.Go(func() {
-		for i := 0; time.Now().Before(end); i++ {
-			ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // its sandbox may be drained while it is being made
-			defer cancel()
-			p, err := l.StartPod(ctx, node.Pod{Name: "victim", Grace: time.Second, Containers: []node.Container{node.Shell("trap 'exit 0' TERM; while :; do sleep 0.1; done")}})
-			if err == nil {
-				err = p.Stop(ctx)
-			}
-			if err == nil {
-				err = p.Remove(ctx)
-			}
-			if err != nil && !strings.Contains(err.Error(), "not found") {
-				t.Logf("victim %d: %v", i, err) // it is drained by others
-			}
-		}
-	})
+	all.Go(func() { victims(ctx, t, l, end) })
 	all.Wait()
 	sh(ctx, t, l, quiesce+" resume; "+quiesce+" release")
 	check(t, l.Until(ctx, "nothing is pending", func(ctx context.Context) (bool, error) {

@@ -46,7 +46,7 @@ func TestChaos_SwapsWhileApplyRuns(t *testing.T) {
 	shim, err := l.ReadFile("/usr/local/bin/containerd-shim-runc-v2")
 	check(t, err)
 	fresh := l.Path(lab.Inbox + "/new")
-	storm, stop := context.WithTimeout(ctx, lasts)
+	swapping, stop := context.WithTimeout(ctx, lasts)
 	defer stop()
 	var all sync.WaitGroup
 	for _, s := range [][3]string{{"swap/files", "0", "other"}, {"swap", "manifest.json", "files/0"}, {"swap", "files", "elsewhere"}, {"", "swap", "swap-0"}} {
@@ -54,27 +54,14 @@ func TestChaos_SwapsWhileApplyRuns(t *testing.T) {
 		if s[1] == "0" || s[1] == "manifest.json" {
 			target = "/root/quiesce-secret/files/0"
 		}
-		all.Go(func() { swapper(storm, filepath.Join(fresh, s[0]), s[1], s[2], target) })
+		all.Go(func() { swapper(swapping, filepath.Join(fresh, s[0]), s[1], s[2], target) })
 	}
 	all.Go(func() {
-		for storm.Err() == nil {
+		for swapping.Err() == nil {
 			_, _ = l.Quiesce(ctx, "apply", "--now", "--yes") // what was swapped is in its way
 		}
 	})
-	staged := 0
-	for i := 0; storm.Err() == nil; i++ {
-		id := "swap"
-		if i%2 == 0 {
-			id = fmt.Sprintf("swap-%d", i)
-		}
-		if os.Rename(tryEntry(l, id, shim), filepath.Join(fresh, id)) == nil {
-			staged++
-		}
-		select {
-		case <-storm.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	staged := stageAll(swapping, l, shim)
 	all.Wait()
 	sh(ctx, t, l, "rm -rf "+lab.Inbox+"/new/*")
 	_, err = l.Installer(ctx, "install", "--handler", "after", "--shim", "/usr/local/bin/containerd-shim-runc-v2")
@@ -98,6 +85,24 @@ func TestChaos_SwapsWhileApplyRuns(t *testing.T) {
 		}
 	}
 	wantDaemonNeverEnded(ctx, t, l)
+}
+
+// stageAll stages entries until ctx ends, and tells how many.
+func stageAll(ctx context.Context, l *lab.Lab, payload []byte) (staged int) {
+	for i := 0; ctx.Err() == nil; i++ {
+		id := "swap"
+		if i%2 == 0 {
+			id = fmt.Sprintf("swap-%d", i)
+		}
+		if os.Rename(tryEntry(l, id, payload), filepath.Join(l.Path(lab.Inbox+"/new"), id)) == nil {
+			staged++
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return staged
 }
 
 // tryEntry is entry where the inbox changes under the feet of whoever writes to it.

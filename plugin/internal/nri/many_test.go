@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 
 	"quiesce/plugin/internal/node"
@@ -36,8 +35,7 @@ func manyPods(n int) (pods []*api.PodSandbox, cs []*api.Container) {
 // TestFiveThousandContainers: a runtime with 5,000 containers synchronizes the plugin within its own limit of 2 s, over
 // NRI's own adaptation: marshalled, sent in parts, and taken.
 func TestFiveThousandContainers(t *testing.T) {
-	adaptation.SetPluginRequestTimeout(slowdown * adaptation.DefaultPluginRequestTimeout)
-	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
+	patient(t)
 	r := newRuntimeOf(t, func() ([]*api.PodSandbox, []*api.Container) { return manyPods(5000) })
 	state := node.NewState()
 	s := NewSession(r.socket, state, &refusal{})
