@@ -59,7 +59,7 @@ func (s *Store) WriteLabels(root string, wanted bool) error {
 	case err == nil && bytes.Equal(old, text):
 		return nil
 	}
-	if err := t.Mkdir(path.Dir(LabelsFile), 0o755); err != nil {
+	if err := errors.Join(t.Mkdir(path.Dir(LabelsFile), 0o755), t.SweepTemp(path.Dir(LabelsFile))); err != nil {
 		return err
 	}
 	return t.WriteBytes(LabelsFile, text, Attr{Mode: 0o644})

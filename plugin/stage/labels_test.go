@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,8 +52,15 @@ func TestWriteLabels(t *testing.T) {
 	if err := s.store.writeJSON("cur/"+m.ID+"/manifest.json", m, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	half := filepath.Join(filepath.Dir(file), ".quiesce-half") // of a daemon that died
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(half, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	if got := write(true); got != "quiesce-handler.mine=true\n" {
 		t.Errorf("one handler is live: %q", got)
+	}
+	if _, err := os.Stat(half); err == nil {
+		t.Error("what was being written is still there")
 	}
 	before, err := os.Stat(file)
 	if err != nil {

@@ -19,12 +19,12 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestLoss_b_Crash tries what `make chaos` does, as much of it as a minute allows and other cases each time.
+// TestLoss_b_Crash tries what `make chaos` does, as much of it as 40 seconds allow and other cases each time.
 func TestLoss_b_Crash(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, errors.New("the test's five minutes are over"))
 	defer cancel()
-	plan := crash.Plan{Seed: crash.Seed(), Files: 100, Benches: 2, Limit: 55 * time.Second, Say: t.Logf}
+	plan := crash.Plan{Seed: crash.Seed(), Files: 100, Benches: 2, Limit: 40 * time.Second, Say: t.Logf}
 	t.Logf("CHAOS_SEED=%d", plan.Seed)
 	rep, err := plan.Run(ctx)
 	check(t, err)

@@ -34,7 +34,8 @@ type machine struct {
 	ended    []cri.Ended
 	running  []cri.Process
 	fences   []bool
-	crashAt  int // the step at which apply dies; 0: never
+	crashAt  int                    // the step at which apply dies; 0: never
+	dying    func(step string) bool // the same, by its name; nil: never
 	steps    []string
 	on       map[string]func() // what happens at a step
 	version  string            // of the runtime; empty: the newest
@@ -48,6 +49,9 @@ func (m *machine) step(name string) {
 	m.steps = append(m.steps, strings.ReplaceAll(name, m.dir, ""))
 	if f := m.on[name]; f != nil {
 		f()
+	}
+	if m.dying != nil && m.dying(name) {
+		m.crashAt = 1
 	}
 	if m.crashAt > 0 && len(m.steps) >= m.crashAt {
 		panic(errCrash)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"quiesce/plugin/internal/node"
@@ -122,6 +123,24 @@ func TestTheLastTryDiesAfterItsRestart(t *testing.T) {
 				t.Errorf("%v after %d restarts, want %v after one", m, m.restarts, want)
 			}
 			m.settled(step)
+		})
+	}
+}
+
+// A shim half placed by an apply that died goes with the next try.
+func TestAShimHalfPlaced(t *testing.T) {
+	for _, step := range []string{"create", "fill", "rename", "sync"} {
+		t.Run(step, func(t *testing.T) {
+			m := newMachine(t)
+			m.stage(manifest(stage.Install, "i", "a"))
+			m.dying = func(at string) bool { return strings.HasPrefix(at, step+" "+m.path("shims/")) }
+			if !m.dies(m.run) {
+				t.Fatalf("it did not come there: %v", m.steps)
+			}
+			m.dying = nil
+			check(t, m.run())
+			m.wantPhase("i", stage.IsLive, "")
+			m.settled("died at " + step)
 		})
 	}
 }

@@ -40,6 +40,7 @@ func (a *Apply) place(ctx context.Context, e stage.Entry) error {
 		return fmt.Errorf("place shims: %w; `quiesce-installer host` makes the directory", err)
 	}
 	defer parent.Close()
+	parent.Steps(a.at)
 	version := e.Version()
 	if err := parent.Mkdir(path.Join(filepath.Base(a.Shims), version), 0o755); err != nil {
 		return err
@@ -49,6 +50,10 @@ func (a *Apply) place(ctx context.Context, e stage.Entry) error {
 		return err
 	}
 	defer t.Close()
+	t.Steps(a.at)
+	if err := t.SweepTemp(version); err != nil { // of an apply that died
+		return err
+	}
 	for i, f := range e.Files {
 		name := path.Join(version, f.Name)
 		if fi, err := os.Lstat(t.Path(name)); err == nil && fi.Mode().IsRegular() && fi.Size() == f.Size {
@@ -117,6 +122,7 @@ func (a *Apply) sweepShims(ctx context.Context) error {
 		return err
 	}
 	defer t.Close()
+	t.Steps(a.at)
 	var errs error
 	for _, v := range versions {
 		log.G(ctx).WithField("directory", t.Path(v)).Info("shim removed")

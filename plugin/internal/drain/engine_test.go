@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -394,9 +396,16 @@ func TestStore(t *testing.T) {
 	if err != nil || *got.Pods[0].Containers[0].Code != 3 || got.Pods[0].Containers[0].Hook.Exec[0] != "x" || s.Changed().IsZero() {
 		t.Errorf("loaded %+v, %v", got, err)
 	}
+	half := filepath.Join(s.dir, room, ".quiesce-half")
+	if err := os.WriteFile(half, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	unlock, err := s.Lock()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := os.Stat(half); err == nil {
+		t.Error("what a drain that died was writing is still there")
 	}
 	if _, err := s.Lock(); !errors.Is(err, ErrLocked) {
 		t.Errorf("second lock: %v", err)

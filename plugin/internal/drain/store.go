@@ -101,6 +101,7 @@ func (s *Store) Lock() (unlock func() error, err error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, errors.Join(ErrLocked, f.Close())
 	}
+	_ = s.tree.SweepTemp(room) // what a drain that died was writing: it is in nobody's way
 	return f.Close, nil
 }
 
