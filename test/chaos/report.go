@@ -31,6 +31,7 @@ type progress struct {
 	Count    int                 `json:"count"` // of what the part is made of
 	Faults   int                 `json:"faults"`
 	Findings int                 `json:"findings,omitempty"`
+	Tried    []string            `json:"tried,omitempty"` // where that has no order
 	Wrong    map[string][]string `json:"wrong,omitempty"` // violations, by what has to be tried again to see them gone
 }
 
@@ -42,6 +43,20 @@ func (p *progress) note(what string, wrong []string) {
 	if p.Wrong[what] = wrong; len(wrong) == 0 {
 		delete(p.Wrong, what)
 	}
+}
+
+// due tells whether something was not tried yet, or was wrong.
+func (p *progress) due(what string) bool {
+	return !slices.Contains(p.Tried, what) || len(p.Wrong[what]) > 0
+}
+
+// tried is note for what has no order.
+func (p *progress) tried(what string, wrong []string) {
+	if !slices.Contains(p.Tried, what) {
+		p.Tried = append(p.Tried, what)
+		p.Count, p.Faults = p.Count+1, p.Faults+1
+	}
+	p.note(what, wrong)
 }
 
 // again lists what has to be tried again.

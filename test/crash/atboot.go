@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,10 @@ func (b *Bench) boot(ctx context.Context, c Case, o *Outcome) (err error) {
 	defer cancel()
 	up := make(chan error, 1)
 	go func() { up <- b.Start(starting) }()
-	if o.At, err = b.reached(ctx); err != nil {
+	if o.At, err = b.reached(ctx); errors.Is(err, errNotReached) {
+		return cmp.Or(<-up, err)
+	}
+	if err != nil {
 		return err
 	}
 	if c.Action == KillApply {

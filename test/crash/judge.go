@@ -231,7 +231,7 @@ func (b *Bench) frozen(ctx context.Context) (string, error) {
 
 // runs runs a pod to its end.
 func (b *Bench) runs(ctx context.Context, handler string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("it does not run"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("it does not run")) // the machine may be busy
 	defer cancel()
 	b.pods++
 	p, err := b.RunPod(ctx, node.Pod{Name: fmt.Sprintf("pod-%d", b.pods), Handler: handler, Containers: []node.Container{node.Shell("exit 3")}})

@@ -21,8 +21,10 @@ type Plan struct {
 	Whole   bool // every step that is not one of a file, with every action; else nothing but what is drawn
 	Files   int  // how many more are drawn for each story, from all steps, changes of files among them
 	Benches int
-	Build   []string      // further arguments of go build
-	Limit   time.Duration // no case begins later; 0: none
+	Build   []string                   // further arguments of go build
+	Limit   time.Duration              // no case begins later; 0: none
+	Skip    func(Case) bool            // nil: none is
+	Note    func(Outcome, error) error // is told of each, one at a time; nil: nobody is
 	Say     func(format string, args ...any)
 }
 
@@ -108,6 +110,9 @@ func (p Plan) Run(ctx context.Context) (Report, error) {
 	if err != nil {
 		return rep, errors.Join(err, first.Close())
 	}
+	for i := range queue {
+		queue[i] = slices.DeleteFunc(queue[i], func(c Case) bool { return p.Skip != nil && p.Skip(c) })
+	}
 	total := len(queue[0]) + len(queue[1])
 	var mu sync.Mutex
 	next := func(turn int) (Case, bool) {
@@ -124,11 +129,15 @@ func (p Plan) Run(ctx context.Context) (Report, error) {
 		*q = (*q)[1:]
 		return c, true
 	}
-	note := func(o Outcome, err error) {
+	note := func(o Outcome, err error) error {
 		mu.Lock()
 		defer mu.Unlock()
 		rep.add(o, err)
 		p.say(fmt.Sprintf("%d/%d", rep.Cases, total), o, err)
+		if p.Note == nil {
+			return nil
+		}
+		return p.Note(o, err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range max(1, p.Benches) {
@@ -166,7 +175,7 @@ func (p Plan) queue(ctx context.Context, b *Bench, count map[string]int) (queue 
 }
 
 // work tries cases on one bench after the other: one on which something is wrong is of no further use.
-func (p Plan) work(ctx context.Context, b *Bench, next func(turn int) (Case, bool), note func(Outcome, error)) (err error) {
+func (p Plan) work(ctx context.Context, b *Bench, next func(turn int) (Case, bool), note func(Outcome, error) error) (err error) {
 	defer func() {
 		if b != nil {
 			err = errors.Join(err, b.Close())
@@ -186,7 +195,9 @@ func (p Plan) work(ctx context.Context, b *Bench, next func(turn int) (Case, boo
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		note(o, err)
+		if err := note(o, err); err != nil {
+			return err
+		}
 		if err != nil || len(o.Wrong) > 0 {
 			b.keep(ctx, c.String())
 			if err := b.Close(); err != nil {

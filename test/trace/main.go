@@ -3,7 +3,7 @@
 // Command trace runs a program and, at one of its system calls, lets that fail or kills the program: trace DIR PROGRAM ARG…
 // reads DIR/call, takes it away, and leaves in DIR/calls how many calls there were of each kind and which number the chosen one had:
 //
-//	N KIND error   the Nth call of a kind fails with EIO, and is not made
+//	N KIND error   the Nth call of a kind fails with EIO, and is not made; one that sends, with EPIPE, and its connection is shut down
 //	N KIND kill    the program is killed just before it
 //
 // The kinds are change, calls that change files or say something to somebody; more, writes to a file after the first; and
@@ -67,6 +67,8 @@ type tracer struct {
 	written map[uint64]bool // descriptors of files that something was written to
 	chosen  int             // the number of the call at which it acted
 	fails   int             // the thread whose call is to fail at its end; 0: none
+	saved   syscall.PtraceRegs
+	broken  bool // with fails: its connection was shut down
 }
 
 // unseen are the calls that say nothing of what the program does.
@@ -172,7 +174,11 @@ func (t *tracer) call(tid int) {
 	if info.op != entry {
 		if t.fails == tid {
 			t.fails = 0
-			t.set(tid, func(r *syscall.PtraceRegs) { r.Rax = ^uint64(syscall.EIO) + 1 })
+			t.set(tid, func(r *syscall.PtraceRegs) {
+				if r.Rax = ^uint64(syscall.EIO) + 1; t.broken {
+					r.Rax, r.Rdi, r.Rsi = ^uint64(syscall.EPIPE)+1, t.saved.Rdi, t.saved.Rsi
+				}
+			})
 		}
 		return
 	}
@@ -188,8 +194,23 @@ func (t *tracer) call(tid int) {
 		_ = syscall.Kill(t.pid, syscall.SIGKILL)
 		return
 	}
-	t.fails = tid
-	t.set(tid, func(r *syscall.PtraceRegs) { r.Orig_rax = ^uint64(0) })
+	t.fails, t.broken = tid, t.says(info)
+	t.set(tid, func(r *syscall.PtraceRegs) {
+		if t.saved = *r; t.broken {
+			r.Orig_rax, r.Rsi = unix.SYS_SHUTDOWN, unix.SHUT_RDWR
+			return
+		}
+		r.Orig_rax = ^uint64(0)
+	})
+}
+
+// says tells whether a call sends something over a connection. It fails as it does when the other side has gone.
+func (t *tracer) says(c callInfo) bool {
+	if c.nr != unix.SYS_WRITE && c.nr != unix.SYS_SENDMSG && c.nr != unix.SYS_SENDTO {
+		return false
+	}
+	to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.pid, c.args[0]))
+	return err == nil && strings.HasPrefix(to, "socket:")
 }
 
 // kindOf tells what a call does. A write to an event's descriptor wakes a thread, and says nothing.

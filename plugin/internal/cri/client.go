@@ -27,8 +27,11 @@ type Client struct {
 }
 
 // New prepares a client; it does not connect yet.
-func New(socket string) (*Client, error) {
+func New(socket string) (*Client, error) { return newLimited(socket, callLimit) }
+
+func newLimited(socket string, limit time.Duration) (*Client, error) {
 	conn, err := grpc.NewClient("unix://"+socket,
+		grpc.WithUnaryInterceptor(limited(limit)),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
 		grpc.WithConnectParams(grpc.ConnectParams{
