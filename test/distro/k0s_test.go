@@ -2,7 +2,6 @@ package distro
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"quiesce/test/node"
@@ -21,30 +20,21 @@ conf_dir = '/etc/cni/net.d'
 disable = false
 `
 
-// supervised puts the stand-in for a distribution's program into a node; variable may name a real one to run instead.
-func supervised(c node.Config, variable, path string) node.Config {
-	if file := os.Getenv(variable); file != "" {
-		c.Files[path] = node.File{Host: file, Mode: 0o755}
-		return c
-	}
-	c.Programs = map[string]string{"./test/distro/supervisor": path}
-	return c
-}
-
 // k0s is a node of k0s: as since 1.36, where containerd imports the directory of drop-ins, or as before, where k0s merges them
 // for containerd 1.7.
-func k0s(containerd, tables, variable string) layout {
+func k0s(containerd, tables string) layout {
 	unit := fmt.Sprintf(service, "/run/k0s /etc/k0s/containerd.d /var/lib/k0s/bin", "/usr/local/bin/k0s worker")
 	return layout{
 		profile: "k0s", own: []string{"/etc/k0s/containerd.d"},
-		node: supervised(node.Config{
+		node: node.Config{
 			Containerd: containerd, Unit: "k0sworker.service", Socket: "/run/k0s/containerd.sock", NoConfig: true,
+			Programs: map[string]string{"./test/distro/supervisor": "/usr/local/bin/k0s"},
 			Files: map[string]node.File{
 				"/etc/systemd/system/k0sworker.service":             {Content: unit},
 				"/etc/systemd/system/k0sworker.service.d/data.conf": {Content: "[Service]\nExecStartPre=/bin/sh -c 'mkdir -p /var/lib/k0s && ln -sfn /var/lib/containerd /var/lib/k0s/containerd'\n"},
 				"/etc/k0s/containerd.d/node.toml":                   {Content: tables},
 			},
-		}, variable, "/usr/local/bin/k0s"),
+		},
 	}
 }
 
@@ -53,7 +43,7 @@ func k0s(containerd, tables, variable string) layout {
 func TestConfig_c_K0s(t *testing.T) {
 	t.Parallel()
 	for name, y := range map[string]layout{
-		"1.36": k0s("2.3.7", tables, "QUIESCE_K0S"), "1.35": k0s("1.7.35", tablesV2, "QUIESCE_K0S_1_35"),
+		"1.36": k0s("2.3.7", tables), "1.35": k0s("1.7.35", tablesV2),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -22,14 +22,12 @@ func k3s(base, unit string) layout {
 	}
 }
 
-// TestConfig_c on k3s: with the directory of drop-ins that it has had since 2026, and before that; and with a unit of
-// another name.
+// TestConfig_c on k3s: with the directory of drop-ins that it has had since 2026, and before that, with a unit of another name.
 func TestConfig_c_K3s(t *testing.T) {
 	t.Parallel()
 	for name, y := range map[string]layout{
-		"drop-ins":     k3s("version = 3\nimports = [\"{{ .Dir }}/config-v3.toml.d/*.toml\"]\n"+tables, "k3s.service"),
-		"template":     k3s("version = 3\n"+tables, "k3s.service"),
-		"another unit": k3s("version = 3\nimports = [\"{{ .Dir }}/config-v3.toml.d/*.toml\"]\n"+tables, "k3s-two.service"),
+		"drop-ins": k3s("version = 3\nimports = [\"{{ .Dir }}/config-v3.toml.d/*.toml\"]\n"+tables, "k3s.service"),
+		"template": k3s("version = 3\n"+tables, "k3s-two.service"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

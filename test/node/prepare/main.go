@@ -14,7 +14,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	all := flag.Bool("all", false, "every version of containerd, and Kubernetes")
+	all := flag.Bool("all", false, "every version of containerd, Kubernetes, and cloud-init")
 	flag.Parse()
 	kit, err := prepare(ctx, *all)
 	if err != nil {
@@ -32,6 +32,9 @@ func prepare(ctx context.Context, all bool) (*node.Kit, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = kit.Kubernetes(ctx)
+	if _, err := kit.Kubernetes(ctx); err != nil {
+		return nil, err
+	}
+	_, err = kit.CloudInit(ctx)
 	return kit, err
 }
