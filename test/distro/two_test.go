@@ -45,7 +45,7 @@ func TestConfig_TwoContainerds(t *testing.T) {
 	t.Parallel()
 	const unit, socket, own = "pods-runtime.service", "/run/pods/cri.sock", "/etc/pods/runtime.toml"
 	start := "/usr/local/bin/containerd --config " + own + " --address " + socket + " --state /run/pods"
-	ctx, l := lab.New(t, lab.Options{Name: "two", Quiet: time.Second, Shims: []string{"spin-v2"}, Node: node.Config{
+	ctx, l := lab.New(t, lab.Options{Name: "two", Quiet: time.Second, Shims: []string{"wasmtime-v1"}, Node: node.Config{
 		Unit: unit, Socket: socket, ContainerdConfig: "version = 3\nroot = '/var/lib/docker/containerd'\ndisabled_plugins = ['io.containerd.grpc.v1.cri']\n",
 		Enable: []string{"containerd.service", "kubelet.service"},
 		Files: map[string]node.File{
@@ -57,18 +57,21 @@ func TestConfig_TwoContainerds(t *testing.T) {
 		},
 	}})
 	wantProfile(ctx, t, l, "vanilla", unit)
-	others, before := process(ctx, t, l, "containerd.service"), readConfig(t, l)
-	wantExit(ctx, t, run(ctx, t, l, lab.InstallPod("installer", "spin-v2", 0, 0)), 0)
-	_, err := l.WaitPhase(ctx, "spin-v2", "live")
+	others, before, was := process(ctx, t, l, "containerd.service"), readConfig(t, l), process(ctx, t, l, unit)
+	wantExit(ctx, t, run(ctx, t, l, lab.InstallPod("installer", "wasmtime-v1", 0, 0)), 0)
+	_, err := l.WaitPhase(ctx, "wasmtime-v1", "live")
 	check(t, err)
-	wantExit(ctx, t, run(ctx, t, l, lab.HandlerPod("one", "spin-v2", "exit 3")), 3)
+	wantExit(ctx, t, run(ctx, t, l, lab.HandlerPod("one", "wasmtime-v1", "exit 3")), 3)
+	if now := process(ctx, t, l, unit); now == was {
+		t.Errorf("the kubelet's containerd was not restarted:\n%s", now)
+	}
 	if now := process(ctx, t, l, "containerd.service"); now != others {
 		t.Errorf("the other containerd is now\n%s\nand was\n%s", now, others)
 	}
 	reboot(ctx, t, l)
-	wantExit(ctx, t, run(ctx, t, l, lab.HandlerPod("two", "spin-v2", "exit 4")), 4)
+	wantExit(ctx, t, run(ctx, t, l, lab.HandlerPod("two", "wasmtime-v1", "exit 4")), 4)
 	others = process(ctx, t, l, "containerd.service")
-	uninstall(ctx, t, l, "spin-v2")
+	uninstall(ctx, t, l, "wasmtime-v1")
 	if r, err := l.Runtime(ctx); err != nil || r.Restarts != 1 {
 		t.Errorf("the kubelet's containerd was restarted %d times, %v, want once", r.Restarts, err)
 	}
