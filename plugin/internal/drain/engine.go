@@ -221,21 +221,6 @@ func (e *Engine) persist(ctx context.Context, f func()) {
 	_ = e.commit(ctx) // logged there, and the drain goes on without a disk
 }
 
-// tell makes the daemon's fence follow the State. A daemon that is not there is noted.
-func (e *Engine) tell(ctx context.Context) {
-	if e.Fence == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	err := e.Fence(ctx)
-	if err == nil {
-		return
-	}
-	log.G(ctx).WithError(err).Warn("no fence: the daemon does not answer")
-	e.edit(func() { e.state.note("no fence: " + err.Error()) })
-}
-
 func (s *State) note(text string) {
 	if !slices.Contains(s.Notes, text) {
 		s.Notes = append(s.Notes, text)
@@ -291,11 +276,11 @@ func (e *Engine) pods(ctx context.Context, step int, pods []*PodRecord) {
 			}
 		}
 	})
-	extra := time.Duration(n) * leasePer
+	extra, g := time.Duration(n)*leasePer, e.glance(ctx)
 	var wg sync.WaitGroup
 	for _, p := range pods {
 		wg.Go(func() {
-			e.pod(ctx, p, extra)
+			e.pod(ctx, p, g, extra)
 			e.box(ctx, p)
 		})
 	}

@@ -140,6 +140,7 @@ func (r *runtime) Snapshot(context.Context) (node.Snapshot, error) {
 }
 
 func (r *runtime) States(ctx context.Context) (map[string]node.ContainerState, error) {
+	<-time.After(r.slow)
 	s, err := r.Snapshot(ctx)
 	out := map[string]node.ContainerState{}
 	for _, p := range s.Pods {

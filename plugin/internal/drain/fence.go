@@ -1,8 +1,12 @@
 package drain
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/containerd/log"
 
 	"quiesce/plugin/internal/node"
 )
@@ -58,4 +62,19 @@ func (f *Fence) Refuse(p *node.Pod) error {
 		return nil
 	}
 	return f.text
+}
+
+// tell makes the daemon's fence follow the State. A daemon that is not there is noted.
+func (e *Engine) tell(ctx context.Context) {
+	if e.Fence == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	err := e.Fence(ctx)
+	if err == nil {
+		return
+	}
+	log.G(ctx).WithError(err).Warn("no fence: the daemon does not answer")
+	e.edit(func() { e.state.note("no fence: " + err.Error()) })
 }

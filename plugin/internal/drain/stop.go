@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/containerd/log"
+
+	"quiesce/plugin/internal/node"
 )
 
 const (
@@ -20,19 +22,43 @@ const (
 	exitLimit = 5 * time.Second        // for the runtime to tell how a container ended
 )
 
+// glance is what the runtime said of all containers at once. Asked for each by itself before its signal, the signals of a
+// large tier would lie apart.
+type glance struct {
+	states map[string]node.ContainerState // nil: it did not answer
+	took   time.Duration
+}
+
+func (e *Engine) glance(ctx context.Context) glance {
+	ctx, cancel := context.WithTimeout(ctx, exitLimit)
+	defer cancel()
+	began := time.Now()
+	states, err := e.Observer.States(ctx)
+	if err != nil {
+		states = nil
+	}
+	return glance{states, time.Since(began)}
+}
+
+// runs tells whether a container is known to run.
+func (g glance) runs(id string) bool {
+	s, known := g.states[id]
+	return known && s != node.Exited
+}
+
 // pod stops the mains of a pod together, then the sidecars in reverse.
-func (e *Engine) pod(ctx context.Context, p *PodRecord, extra time.Duration) {
+func (e *Engine) pod(ctx context.Context, p *PodRecord, g glance, extra time.Duration) {
 	var wg sync.WaitGroup
 	for _, c := range p.Containers {
 		if c.Sidecar == 0 {
-			wg.Go(func() { e.container(ctx, p, c, p.Deadline, extra) })
+			wg.Go(func() { e.container(ctx, p, c, g, p.Deadline, extra) })
 		}
 	}
 	wg.Wait()
 	sidecars := slices.DeleteFunc(slices.Clone(p.Containers), func(c *ContainerRecord) bool { return c.Sidecar == 0 })
 	slices.SortFunc(sidecars, func(a, b *ContainerRecord) int { return b.Sidecar - a.Sidecar })
 	for _, c := range sidecars {
-		e.container(ctx, p, c, later(p.Deadline, time.Now().UTC().Add(Floor)), extra)
+		e.container(ctx, p, c, e.glance(ctx), later(p.Deadline, time.Now().UTC().Add(Floor)), extra)
 	}
 }
 
@@ -44,23 +70,21 @@ func later(a, b time.Time) time.Time {
 }
 
 // container brings one container to its end: hook, signal, grace, SIGKILL, look.
-func (e *Engine) container(ctx context.Context, p *PodRecord, c *ContainerRecord, deadline time.Time, extra time.Duration) {
+func (e *Engine) container(ctx context.Context, p *PodRecord, c *ContainerRecord, g glance, deadline time.Time, extra time.Duration) {
 	if c.Outcome != "" {
 		return
 	}
 	gone := e.watch.gone(c.ID)
-	asked := time.Now()
-	if c.Signal.IsZero() {
+	if c.Signal.IsZero() && !g.runs(c.ID) {
 		if x, err := e.exit(ctx, c.ID); err == nil && (x.Ended || !x.Known) {
 			e.record(ctx, c, x)
 			return
 		}
 	}
-	answer := time.Since(asked)
 	e.hook(ctx, p, c, deadline, gone)
 	// A signal takes its time to arrive when many are sent, and the longer the slower the runtime answers; nobody is
 	// killed before he had his grace from then on.
-	deadline = later(deadline, time.Now().UTC().Add(Floor)).Add(arrival + extra/2 + min(slowness*answer, lease))
+	deadline = later(deadline, time.Now().UTC().Add(Floor)).Add(arrival + extra/2 + min(slowness*g.took, lease))
 	if deadline.After(e.state.Deadline) {
 		deadline = later(e.state.Deadline, time.Now().UTC().Add(Floor))
 	}

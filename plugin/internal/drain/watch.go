@@ -50,6 +50,7 @@ func (w *watch) run(ctx context.Context) {
 			select {
 			case <-w.wake:
 				pause = pollFirst
+				w.rest(ctx, pollLast) // who was just signalled is told of by his stop call first
 			case <-ctx.Done():
 			}
 			continue
@@ -68,14 +69,23 @@ func (w *watch) run(ctx context.Context) {
 			down = false
 		}
 		pause = max(pause, lookShare*time.Since(began))
-		select {
-		case <-time.After(pause):
+		if w.rest(ctx, pause) {
 			pause = min(pause+pause/8, pollLast)
-		case <-w.wake:
+		} else {
 			pause = pollFirst
-		case <-ctx.Done():
 		}
 	}
+}
+
+// rest waits, and tells whether nobody has kicked meanwhile.
+func (w *watch) rest(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-w.wake:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 func (w *watch) idle() bool {
@@ -106,8 +116,10 @@ func (w *watch) gone(id string) <-chan struct{} {
 	if ch == nil {
 		ch = make(chan struct{})
 		w.waiting[id] = ch
+		if len(w.waiting) == 1 {
+			w.kick()
+		}
 	}
-	w.kick()
 	return ch
 }
 
