@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -19,6 +20,9 @@ import (
 )
 
 const applyUnit = "quiesce-apply.service"
+
+// gcPercent trades time, of which the daemon needs little, for memory, which every node of a cluster pays.
+const gcPercent = 30
 
 func runCommand() *cli.Command {
 	return &cli.Command{
@@ -44,6 +48,7 @@ func run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer c.close()
+	debug.SetGCPercent(gcPercent)
 	state := node.NewState()
 	session := nri.NewSession(cfg.NRISocket, state, c.guards())
 	session.Calm = c.calm
@@ -53,10 +58,7 @@ func run(ctx context.Context, cfg Config) error {
 	c.serve(ctx, g, state, session.Status, starter(cfg))
 	g.Go(func() error { return session.Run(ctx) })
 	g.Go(func() error {
-		return systemd.Watchdog(ctx, func(ctx context.Context) error {
-			_, err := control.NewClient(cfg.controlSocket()).Status(ctx)
-			return err
-		})
+		return systemd.Watchdog(ctx, control.NewClient(cfg.controlSocket()).Alive)
 	})
 	systemd.Ready(ctx)
 	return g.Wait()

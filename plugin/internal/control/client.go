@@ -36,6 +36,11 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return s, err
 }
 
+// Alive asks only whether the daemon answers.
+func (c *Client) Alive(ctx context.Context) error {
+	return c.call(ctx, http.MethodGet, "alive", nil, nil)
+}
+
 // Hold vetoes apply.
 func (c *Client) Hold(ctx context.Context, who string) error {
 	return c.call(ctx, http.MethodPost, "hold", &Request{Who: who}, nil)

@@ -111,6 +111,9 @@ func TestVerbs(t *testing.T) {
 	if err := c.Hold(ctx, ""); err == nil {
 		t.Error("nobody holds")
 	}
+	if err := c.Alive(ctx); err != nil {
+		t.Error(err)
+	}
 	if err := c.Release(ctx); err != nil || b.held != "" {
 		t.Errorf("%v; held by %q", err, b.held)
 	}

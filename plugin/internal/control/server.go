@@ -99,6 +99,10 @@ func handler(ctx context.Context, b Backend) http.Handler {
 			log.G(ctx).WithError(err).Debug("status was not sent")
 		}
 	})
+	mux.HandleFunc("GET /v1/alive", func(w http.ResponseWriter, _ *http.Request) {
+		b.Figures() // needs every lock of the daemon
+		w.WriteHeader(http.StatusNoContent)
+	})
 	mux.HandleFunc("POST /v1/hold", do(func(r Request) error {
 		if r.Who == "" {
 			return errors.New("who: must say who holds, and why")

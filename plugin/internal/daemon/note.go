@@ -12,7 +12,7 @@ import (
 )
 
 // lookEach is how often the runtime is found anew while nothing tells that it is another one.
-const lookEach = 30 * time.Second
+const lookEach = 2 * time.Minute
 
 // noted is what was left for readers of the results.
 type noted struct {
