@@ -27,7 +27,7 @@ var victims = []string{"web", "batch", "db", "agent", "static"}
 // drainable boots a cluster of its own with one of each: Deployment, StatefulSet, DaemonSet, Job and static pod.
 func drainable(t *testing.T, name string, o kube.Options) (context.Context, *kube.Cluster) {
 	t.Helper()
-	ctx := limit(t, 8*time.Minute)
+	ctx := limit(t)
 	o.Lab.Name = name
 	o.Images = []node.Image{{Name: drain.Image, Programs: map[string]string{"/victim": "./test/drain/victim"}}}
 	o.Manifests = map[string]string{"static.yaml": staticPod}

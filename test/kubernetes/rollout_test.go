@@ -48,7 +48,7 @@ func deliver(ctx context.Context, c *kube.Cluster, version string) error {
 // pod is being stopped.
 func TestKubernetes_h_Rollout(t *testing.T) {
 	t.Parallel()
-	ctx := limit(t, 8*time.Minute)
+	ctx := limit(t)
 	c := kube.New(t, kube.Options{
 		Lab:    lab.Options{Name: "kube-h", NoHost: true, Shims: []string{shim}},
 		Images: []node.Image{pluginImage("v1"), pluginImage("v2")},

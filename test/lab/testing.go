@@ -28,11 +28,11 @@ func Beside(m *testing.M, n int) (code int) {
 	return m.Run()
 }
 
-// New boots a lab for a test. The context ends a minute before go test's own limit does, or with the test.
+// New boots a lab for a test. The context ends with the test, or after six minutes: something hangs then.
 // If the test failed, the node's journal is kept in out/ beside it.
 func New(t testing.TB, o Options) (context.Context, *Lab) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Minute, errors.New("the test's three minutes are over"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 6*time.Minute, errors.New("the test's six minutes are over"))
 	t.Cleanup(cancel)
 	l, err := Boot(ctx, o)
 	if err != nil {
