@@ -25,7 +25,7 @@ func check(t testing.TB, err error) {
 // setup boots a node with quiesce and its drain unit. No test takes nearly as long as its limit, which is for what hangs.
 func setup(t testing.TB, o lab.Options) (context.Context, *lab.Lab, *Kubelet) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 8*time.Minute, errors.New("the test's time is over"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 15*time.Minute, errors.New("the test's time is over"))
 	t.Cleanup(cancel)
 	l, k, err := Boot(ctx, o)
 	check(t, err)
