@@ -100,6 +100,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			return d.last(ctx, running, applied)
 		case err := <-applied:
 			running = false
+			d.Fences.Set(false) // an apply that died has not
 			d.applied(ctx, err)
 		case err := <-emptied:
 			d.busy = false

@@ -9,8 +9,9 @@ import (
 	"quiesce/plugin/internal/node"
 )
 
-// fenceTime is how long a fence stays up if nobody takes it down: apply's last look and one restart.
-const fenceTime = 20 * time.Second
+// fenceTime is how long a fence stays up if nobody takes it down: apply's last look and one restart, on a node that is so
+// busy that a list takes its whole time limit.
+const fenceTime = time.Minute
 
 // Fence refuses new containers while apply takes its last look, so that none is half made when the runtime goes down.
 // The kubelet tries again.
