@@ -216,10 +216,10 @@ func (t *tracer) says(c callInfo) bool {
 // kindOf tells what a call does. A write to an event's descriptor wakes a thread, and says nothing.
 func (t *tracer) kindOf(c callInfo) string {
 	fd := c.args[0]
-	switch {
-	case c.nr == unix.SYS_CLOSE:
+	switch c.nr {
+	case unix.SYS_CLOSE:
 		delete(t.written, fd)
-	case c.nr == unix.SYS_WRITE || c.nr == unix.SYS_PWRITE64 || c.nr == unix.SYS_COPY_FILE_RANGE || c.nr == unix.SYS_SENDFILE:
+	case unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_COPY_FILE_RANGE, unix.SYS_SENDFILE:
 		if c.nr == unix.SYS_COPY_FILE_RANGE {
 			fd = c.args[2]
 		}
