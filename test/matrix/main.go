@@ -48,8 +48,14 @@ func run(ctx context.Context) error {
 	if err := t.write("out", cells); err != nil {
 		return err
 	}
-	if t.Misses > 0 {
+	for _, u := range unlisted(cells) {
+		fmt.Println("NO LISTED REASON", u)
+	}
+	switch {
+	case t.Misses > 0:
 		return errors.New("there are silent misses: see above")
+	case len(unlisted(cells)) > 0:
+		return errors.New("configs that containerd accepts are refused for no reason that is listed: see above")
 	}
 	return nil
 }

@@ -30,6 +30,9 @@ func TestConfig_a(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, u := range unlisted(cells) {
+		t.Errorf("no listed reason: %s", u)
+	}
 	used := map[string]bool{}
 	for _, c := range cells {
 		name := c.version + " " + c.file
@@ -104,5 +107,19 @@ func TestCorpus(t *testing.T) {
 	files, err := readCorpus("testdata")
 	if err != nil || !slices.ContainsFunc(files, func(f file) bool { return f.name == "v2-crlf.toml" && strings.Contains(string(f.data), "\r\n") }) {
 		t.Errorf("testdata: %d files, %v", len(files), err)
+	}
+}
+
+// TestReasons has refusals with a reason and without.
+func TestReasons(t *testing.T) {
+	cells := []*cell{
+		{accepted: true, verdict: refused, why: `/etc/x.toml:3: imports /nowhere/x.toml, which does not exist, so containerd would not start`},
+		{accepted: true, verdict: refused, why: `check changed config: disabled_plugins has "cri", so no pod can use a handler; enable CRI first`},
+		{accepted: true, verdict: refused, why: "check changed config: more would change than our handlers: a.b", file: "x.toml", version: "2.4.2"},
+		{accepted: false, verdict: refused, why: "anything"},
+		{accepted: true, verdict: added},
+	}
+	if got := unlisted(cells); len(got) != 1 || !strings.Contains(got[0], "2.4.2  x.toml") {
+		t.Errorf("unlisted: %q", got)
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -89,8 +90,8 @@ func (c *Config) directories(changes []Change) error {
 // conflicts refuses what cannot be added to, and handlers that are somebody else's, unless they are to be adopted.
 func (c *Config) conflicts(want []Handler) error {
 	for _, s := range c.sources {
-		if s.odd != "" && len(want) > 0 && c.release.legacy() {
-			return fmt.Errorf("%s: containerd before 2.0 reads over the key %q; write it in lower case", s.path, s.odd)
+		if err := c.readable(s); err != nil && len(want) > 0 {
+			return err
 		}
 	}
 	seen := map[string]bool{}
@@ -112,13 +113,30 @@ func (c *Config) conflicts(want []Handler) error {
 	return nil
 }
 
+// readable refuses what containerd takes a file for, and somebody who reads it does not.
+func (c *Config) readable(s *source) error {
+	switch {
+	case c.release.legacy() && s.odd+s.oddCRI != "":
+		return fmt.Errorf("%s: containerd before 2.0 reads over the key %q; write it in lower case", s.path, cmp.Or(s.odd, s.oddCRI))
+	case s.oddCRI != "" && c.mixed():
+		return s.errorf("plugins", "the key %q of CRI stops containerd's move of older tables or not, as its case is; write it in lower case", s.oddCRI)
+	case s.version < 0:
+		return s.errorf("version", "config version %d is not known, the newest known one is %d; update quiesce", s.version, newestVersion)
+	case s.flat != "":
+		return s.errorf("plugins", "%q of CRI must be a table, or containerd's CRI does not load; correct it", s.flat)
+	case !c.release.legacy() && s.version < 2 && s.plugin(pluginV1) != nil && s.plugin(pluginV2) != nil:
+		return s.errorf("plugins", "has tables of both %q and %q, of which containerd takes the one or the other by chance; keep one", pluginV1, pluginV2)
+	}
+	return nil
+}
+
 // inPlace tells whether our tables go into a file of somebody else's: where drop-ins do not merge, and where the root is
 // made from a template and imports nothing.
 func (c *Config) inPlace() bool {
 	if c.merges() {
 		return false
 	}
-	return c.release.legacy() || c.first() || c.template != nil && len(c.importedDirs()) == 0
+	return c.release.legacy() || c.template != nil && len(c.importedDirs()) == 0
 }
 
 // dropins renders the wanted handlers, by path.

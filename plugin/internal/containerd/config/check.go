@@ -89,7 +89,7 @@ func loadTree(ctx context.Context, path string) (map[string]any, error) {
 	ctx = log.WithLogger(ctx, logrus.NewEntry(quiet))
 	out := config.Config{Version: newestVersion}
 	if _, err := os.Stat(path); err == nil {
-		if err := config.LoadConfig(ctx, path, &out); err != nil {
+		if err := guard(func() error { return config.LoadConfig(ctx, path, &out) }); err != nil {
 			return nil, fmt.Errorf("load with containerd's loader: %w", err)
 		}
 	}
@@ -98,6 +98,16 @@ func loadTree(ctx context.Context, path string) (map[string]any, error) {
 		return nil, fmt.Errorf("marshal what containerd's loader read: %w", err)
 	}
 	return decode(path, data)
+}
+
+// guard makes an error of a panic: containerd's loader has some, of a version below 0 for one.
+func guard(load func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("containerd would panic: %v", r)
+		}
+	}()
+	return load()
 }
 
 // legacyTree is what containerd before 2.0 makes of a config: a plugin's table replaces that of the files before it

@@ -64,7 +64,7 @@ func TestForeign(t *testing.T) {
 	dir, path := etc(t, map[string]string{
 		"config.toml":    "version = 2\nimports = ['a/*.toml']\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.root]\n",
 		"a/one.toml":     "imports = ['../b.toml']\n[plugins.'io.containerd.grpc.v1.cri'.Containerd.Runtimes.one]\n",
-		"b.toml":         "imports = ['config.toml']\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.two]\n",
+		"b.toml":         "imports = ['config.toml']\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.two]\n",
 		"conf.d/no.toml": "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.not-imported]\n",
 	})
 	apply(t, change(t, path, spin))

@@ -36,15 +36,19 @@
 //	no file                                    io.containerd.cri.v1.runtime; the root is made, with version = 3
 //	a version that is too new, a template       refused
 //
-// Before 2.3 a root without a version, or with 1, counts as one of version 3, whatever tables it has.
+// Before 2.3 a root without a version, or with 1, counts as one of version 3, whatever tables it has. Since 2.3 one with
+// version 1 takes the drop-in of version 2: each file's tables are moved before they are merged.
+//
+// Refused with the line, because containerd itself reads it in two ways or loads no CRI with it: a version below 0, a key
+// on the way to the runtimes that is no table, tables of cri beside those of io.containerd.grpc.v1.cri in a file without
+// a version, and keys of odd case where both old and new tables of CRI are.
 //
 // # Where no drop-in can be
 //
 // containerd before 2.0 does not merge a plugin's tables: the last file that has one wins. There our tables go into that
 // file, or into the root when none has any, in one part between two comments; each handler has a comment with its
 // entry and digest. Below an inline table there can be no table and inside it no comment: there they go behind its brace, and
-// the part has their text in comments, with which it is found and taken out. One runtime in a file takes the built-in runc away, so where the file had none we write that too. A
-// config of version 1 is edited so on later versions as well. A file without a line end at its end gets one, which is
+// the part has their text in comments, with which it is found and taken out. One runtime in a file takes the built-in runc away, so where the file had none we write that too. A file without a line end at its end gets one, which is
 // ours and goes again. A byte order mark stays where that containerd reads over it.
 //
 // With Place.NRI the first handler turns NRI on there, where it is off by default: in our part, or, when a file has a table

@@ -1,5 +1,7 @@
 package config
 
+import "slices"
+
 // The plugin ids under which containerd keeps its CRI runtimes: up to config version 2, and since 3
 // (containerd plugins/cri/runtime/plugin.go, configMigration).
 const (
@@ -82,19 +84,28 @@ func (c *Config) domain() (domain, error) {
 		return domain{plugin: pluginV1}, nil
 	}
 	d := domain{plugin: pluginV2, stamp: version == 0}
-	for _, s := range c.sources {
-		if !c.release.legacy() && !s.ours && len(s.runtimes(pluginV3)) > 0 {
-			d.plugin = pluginV3
-		}
-	}
-	if c.wakes() {
+	if c.moved() || c.wakes() {
 		d.plugin = pluginV3
 	}
 	return d, nil
 }
 
-// wakes tells whether a first table of runtimes under the old id would wake settings up that containerd before 2.3 reads
-// over without one (migrateConfig in plugins/cri/images/plugin.go).
+// moved tells whether a file has a table of runtimes where version 3 has them, be it empty: the migration of older ones
+// stops at it.
+func (c *Config) moved() bool {
+	return !c.release.legacy() && slices.ContainsFunc(c.sources, func(s *source) bool { return !s.ours && len(s.runtimeTables(pluginV3)) > 0 })
+}
+
+// mixed tells whether there are tables of CRI both where version 3 has them and where older ones do.
+func (c *Config) mixed() bool {
+	has := func(id string) bool {
+		return slices.ContainsFunc(c.sources, func(s *source) bool { return !s.ours && s.plugin(id) != nil })
+	}
+	return has(pluginV3) && (has(pluginV2) || has(pluginV1))
+}
+
+// wakes tells whether a first table of runtimes under the old id would wake settings up that containerd reads over without
+// one: since 2.3 in the same file, before that in any (migrateConfig in plugins/cri/images/plugin.go).
 func (c *Config) wakes() bool {
 	settings := false
 	for _, s := range c.sources {
@@ -110,12 +121,19 @@ func (c *Config) wakes() bool {
 			settings = settings || has
 		}
 	}
-	return settings && !c.release.legacy() && c.release.before(release{2, 3})
+	return settings && !c.release.legacy() && (c.release.before(release{2, 3}) || c.inPlace())
 }
 
-// first tells whether the files are of config version 1. Without a version key containerd before 2.0 takes them so, and
-// a later one takes them as what they are.
+// first tells whether our tables are written as those of config version 1. Without a version key containerd before 2.0
+// takes files so; a later one moves the tables of a drop-in that is written as one of version 2 to the same place, and
+// only what is made from a template has ours beside theirs.
 func (c *Config) first() bool {
 	version, _ := c.version()
-	return c.shape != nil && (version == 1 || version == 0 && (c.release.legacy() || c.shape.plugin(pluginV1) != nil))
+	switch {
+	case c.shape == nil || version > 1:
+		return false
+	case c.release.legacy():
+		return version == 1 || version == 0
+	}
+	return c.template != nil && !c.moved() && c.shape.plugin(pluginV2) == nil && c.shape.plugin(pluginV1) != nil
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"context"
 	"maps"
 	"os"
 	"path/filepath"
@@ -27,7 +28,7 @@ func FuzzChange(f *testing.F) {
 	a := newArena(f)
 	f.Fuzz(func(t *testing.T, root, option string, other bool, version byte) {
 		at := Place{Root: a.path, Version: releases[int(version)%len(releases)]}
-		if c := a.read(t, at, root, other, "[debug]\nlevel = 'debug'\n"); c != nil {
+		if c := a.read(t, at, root, more(other, "[debug]\nlevel = 'debug'\n")); c != nil {
 			checkChange(t, c, at, Handler{Name: "fuzz", Type: "io.containerd.fuzz.v1", Entry: "e", Options: map[string]any{"k" + option: option}})
 		}
 	})
@@ -48,8 +49,24 @@ func newArena(f *testing.F) arena {
 	return arena{dir, filepath.Join(dir, "config.toml")}
 }
 
+// more are the files beside the root that an input has.
+func more(other bool, text string) map[string]string {
+	if !other {
+		return nil
+	}
+	return map[string]string{"conf.d/other.toml": text}
+}
+
+// tester is a test, or one draw of a property.
+type tester interface {
+	Helper()
+	Context() context.Context
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // read fills the arena and reads it; nil: it is refused, or leads out of the arena to files that may be others at each reading.
-func (a arena) read(t *testing.T, at Place, root string, other bool, text string) *Config {
+func (a arena) read(t tester, at Place, root string, more map[string]string) *Config {
 	t.Helper()
 	if toml.Unmarshal(bytes.TrimPrefix([]byte(root), []byte(bom)), &map[string]any{}) != nil {
 		return nil // sooner than with a file
@@ -59,9 +76,10 @@ func (a arena) read(t *testing.T, at Place, root string, other bool, text string
 	}
 	mkdir(t, a.dir)
 	write(t, a.path, root)
-	if other {
-		mkdir(t, filepath.Join(a.dir, "conf.d"))
-		write(t, filepath.Join(a.dir, "conf.d/other.toml"), text)
+	for name, text := range more {
+		path := filepath.Join(a.dir, name)
+		mkdir(t, filepath.Dir(path))
+		write(t, path, text)
 	}
 	c, err := Read(at)
 	if err != nil {
@@ -77,7 +95,7 @@ func (a arena) read(t *testing.T, at Place, root string, other bool, text string
 	return c
 }
 
-func checkChange(t *testing.T, c *Config, at Place, h Handler) {
+func checkChange(t tester, c *Config, at Place, h Handler) {
 	t.Helper()
 	dir := filepath.Dir(at.Root)
 	loaded, err := judge(t.Context(), c.release, at.Root)

@@ -35,7 +35,7 @@ func etc(tb testing.TB, files map[string]string) (dir, path string) {
 	return dir, filepath.Join(dir, "config.toml")
 }
 
-func mkdir(tb testing.TB, dir string) {
+func mkdir(tb tester, dir string) {
 	tb.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		tb.Fatal(err)
@@ -61,7 +61,7 @@ func change(tb testing.TB, path string, want ...Handler) []Change {
 }
 
 // apply does what the caller of this package does, without the care for crashes.
-func apply(tb testing.TB, changes []Change) {
+func apply(tb tester, changes []Change) {
 	tb.Helper()
 	for _, ch := range changes {
 		if !strings.HasPrefix(ch.Path, os.TempDir()+"/") {
@@ -85,7 +85,7 @@ func apply(tb testing.TB, changes []Change) {
 }
 
 // snapshot is every file below dir.
-func snapshot(tb testing.TB, dir string) map[string]string {
+func snapshot(tb tester, dir string) map[string]string {
 	tb.Helper()
 	files := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

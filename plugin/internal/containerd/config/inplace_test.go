@@ -11,7 +11,7 @@ import (
 const legacyVersion = "1.7.35"
 
 // plan is Change for a place.
-func plan(tb testing.TB, at Place, want ...Handler) []Change {
+func plan(tb tester, at Place, want ...Handler) []Change {
 	tb.Helper()
 	c, err := Read(at)
 	if err != nil {

@@ -41,7 +41,7 @@ func judge(ctx context.Context, r release, path string) (map[string]any, error) 
 		}
 	}
 	out := serverconfig.Config{Version: newest}
-	if err := serverconfig.LoadConfigWithPlugins(quietly(ctx), path, migrations, &out); err != nil {
+	if err := guard(func() error { return serverconfig.LoadConfigWithPlugins(quietly(ctx), path, migrations, &out) }); err != nil {
 		return nil, err
 	}
 	version, err := out.Version, error(nil)
@@ -135,12 +135,11 @@ func criMigration(plugins map[string]any) error {
 		dst = map[string]any{}
 	}
 	plugins[pluginV3] = dst
-	moved := map[string]any{} // to the plugin of images, or elsewhere
+	moved := map[string]any{} // to the plugin of images
 	plugins["moved"] = moved
 	for key, value := range src {
 		if _, has := dst[key]; !has && key != "containerd" {
-			dst[key] = value
-			moved[key] = value
+			dst[key] = value // some to other plugins, which is the same for what differs
 		}
 	}
 	from, ok := src["containerd"].(map[string]any)

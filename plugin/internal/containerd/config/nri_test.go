@@ -171,3 +171,11 @@ func TestRealLegacyDump(t *testing.T) {
 	}
 	same(t, "files", files, snapshot(t, dir))
 }
+
+// TestReadNRIOfWhatContainerdPanicsOf is an error like any other.
+func TestReadNRIOfWhatContainerdPanicsOf(t *testing.T) {
+	_, path := etc(t, map[string]string{"config.toml": "version = -2\n"})
+	if _, err := ReadNRI(t.Context(), path); err == nil || !strings.Contains(err.Error(), "containerd would panic") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -32,6 +32,8 @@ type source struct {
 	top     string // the key of plugins as it is written
 	plugins map[string]any
 	odd     string // a key that containerd before 2.0 reads over because of its case
+	oddCRI  string // the same in the tables of CRI
+	flat    string // a key that should be a table of CRI and is none
 	ours    bool
 	broken  bool // ours, and not TOML any more
 }
@@ -96,11 +98,16 @@ func (s *source) decode(r release) error {
 	s.version, s.imports, s.plugins = file.Version, file.Imports, file.Plugins
 	for _, id := range criPlugins {
 		plugin := s.plugin(id)
+		s.flat = cmp.Or(s.flat, flatKey(s.plugins, id), flatKey(plugin, "containerd"))
 		twin := foldTwin(plugin)
-		s.odd = cmp.Or(s.odd, oddCase(plugin, "containerd"))
+		s.oddCRI = cmp.Or(s.oddCRI, oddCase(plugin, "containerd"))
 		for _, table := range foldTables(plugin, "containerd") {
 			twin = cmp.Or(twin, foldTwin(table))
-			s.odd = cmp.Or(s.odd, oddCase(table, "runtimes", "default_runtime_name"))
+			s.oddCRI = cmp.Or(s.oddCRI, oddCase(table, "runtimes", "default_runtime_name"))
+			s.flat = cmp.Or(s.flat, flatKey(table, "runtimes"))
+			for _, runtimes := range foldTables(table, "runtimes") {
+				s.flat = cmp.Or(s.flat, flatKey(runtimes, sortedKeys(runtimes)...))
+			}
 		}
 		if twin != "" {
 			return s.errorf("plugins", "the key %q of plugin %q is there twice, in different cases; keep one", twin, id)
@@ -181,6 +188,17 @@ func (s *source) plugin(id string) map[string]any {
 func oddCase(m map[string]any, names ...string) string {
 	for _, key := range sortedKeys(m) {
 		if lower := strings.ToLower(key); key != lower && slices.Contains(names, lower) {
+			return key
+		}
+	}
+	return ""
+}
+
+// flatKey is a key, one of names but for its case, that is no table.
+func flatKey(m map[string]any, names ...string) string {
+	for _, key := range sortedKeys(m) {
+		named := slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, key) })
+		if _, table := m[key].(map[string]any); named && !table {
 			return key
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func write(tb testing.TB, path, text string) {
+func write(tb tester, path, text string) {
 	tb.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
