@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -170,8 +169,7 @@ func (c *core) degraded(ctx context.Context) []string {
 	case err != nil:
 		notes = append(notes, "it is not known whether the live handlers are still in the config: "+err.Error())
 	case len(paths) > 0:
-		notes = append(notes, fmt.Sprintf("somebody has overwritten %s, and live handlers are no longer in the config: "+
-			"the next change, the next boot, or `quiesce apply --now` repairs it", strings.Join(paths, ", ")))
+		notes = append(notes, driftNote(paths, c.store.GaveUp()))
 	}
 	return notes
 }

@@ -67,6 +67,15 @@ func drift(ctx context.Context, cfg Config, store *stage.Store, version asker) (
 	return a.Drift(ctx)
 }
 
+// driftNote tells of a drift; gaveUp is why the last repair of one went wrong, or empty.
+func driftNote(paths []string, gaveUp string) string {
+	note := fmt.Sprintf("somebody has overwritten %s, and live handlers are no longer in the config: ", strings.Join(paths, ", "))
+	if gaveUp != "" {
+		return note + "a repair went wrong and is not tried again by itself (" + gaveUp + "); the next change, or `quiesce apply --now`, tries it again"
+	}
+	return note + "the next change, the next boot, or `quiesce apply --now` repairs it"
+}
+
 // transaction is apply's, for the runtime of this node: what it takes to write files, and nothing that is running.
 func transaction(ctx context.Context, cfg Config, store *stage.Store) (*apply.Apply, error) {
 	config, binary, err := locate(ctx, cfg)

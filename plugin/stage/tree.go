@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"syscall"
 )
 
 // Tree is a directory of the host and everything below it: the only way quiesce writes host files.
@@ -50,7 +49,8 @@ type Attr struct {
 	UID, GID int
 }
 
-// Write replaces name by what r gives. The old file's SELinux label is kept.
+// Write replaces name by what r gives. The old file's extended attributes are kept: labels, ACLs, what others noted; one
+// that cannot be is an error, and the old file stays.
 func (t *Tree) Write(name string, r io.Reader, attr Attr) error {
 	tmp, err := t.prepare(name, r, attr)
 	if err != nil {
@@ -64,6 +64,10 @@ func (t *Tree) Write(name string, r io.Reader, attr Attr) error {
 
 // prepare writes what is to become name beside it: what is left to do needs no space.
 func (t *Tree) prepare(name string, r io.Reader, attr Attr) (_ string, err error) {
+	kept, err := t.xattrs(name)
+	if err != nil {
+		return "", fmt.Errorf("write %s: %w", t.Path(name), err)
+	}
 	tmp := path.Join(path.Dir(name), tempPrefix+rand.Text())
 	t.before("create", name)
 	f, err := t.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -76,7 +80,7 @@ func (t *Tree) prepare(name string, r io.Reader, attr Attr) (_ string, err error
 		}
 	}()
 	t.before("fill", name)
-	err = fill(f, r, attr, t.label(name))
+	err = fill(f, r, attr, kept)
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
@@ -91,7 +95,7 @@ func (t *Tree) WriteBytes(name string, b []byte, attr Attr) error {
 	return t.Write(name, bytes.NewReader(b), attr)
 }
 
-func fill(f *os.File, r io.Reader, attr Attr, label []byte) error {
+func fill(f *os.File, r io.Reader, attr Attr, kept []xattr) error {
 	if err := pour(f, r); err != nil {
 		return err
 	}
@@ -101,31 +105,12 @@ func fill(f *os.File, r io.Reader, attr Attr, label []byte) error {
 	if err := f.Chmod(attr.Mode); err != nil {
 		return err
 	}
-	if len(label) > 0 {
-		if err := syscall.Setxattr(fdPath(f), selinux, label, 0); err != nil {
-			return fmt.Errorf("set SELinux label: %w", err)
+	for _, x := range kept { // an ACL after the mode, whose group bits are its mask
+		if err := x.set(f); err != nil {
+			return err
 		}
 	}
 	return f.Sync()
-}
-
-const selinux = "security.selinux"
-
-func fdPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
-
-// label is the SELinux label of an existing file, or none.
-func (t *Tree) label(name string) []byte {
-	f, err := t.root.Open(name)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	buf := make([]byte, 256)
-	n, err := syscall.Getxattr(fdPath(f), selinux, buf)
-	if err != nil {
-		return nil
-	}
-	return buf[:n]
 }
 
 // Rename moves a file or directory and syncs both parents.
