@@ -151,3 +151,5 @@ func (s *Store) leave(id string) error {
 	}
 	return nil
 }
+
+func fdPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }

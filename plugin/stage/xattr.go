@@ -6,7 +6,8 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // xattr is an extended attribute of a file: a label, an ACL, a note of somebody's.
@@ -35,8 +36,8 @@ func (t *Tree) xattrs(name string) ([]xattr, error) {
 		return nil, fmt.Errorf("read extended attributes: %w", cause(err))
 	}
 	defer f.Close()
-	list, err := grown(func(buf []byte) (int, error) { return syscall.Listxattr(fdPath(f), buf) })
-	if errors.Is(err, syscall.ENOTSUP) {
+	list, err := grown(func(buf []byte) (int, error) { return unix.Flistxattr(int(f.Fd()), buf) })
+	if errors.Is(err, unix.ENOTSUP) {
 		return nil, nil
 	}
 	if err != nil {
@@ -47,7 +48,7 @@ func (t *Tree) xattrs(name string) ([]xattr, error) {
 		if !keeps(name) {
 			continue
 		}
-		value, err := grown(func(buf []byte) (int, error) { return syscall.Getxattr(fdPath(f), name, buf) })
+		value, err := grown(func(buf []byte) (int, error) { return unix.Fgetxattr(int(f.Fd()), name, buf) })
 		if err != nil {
 			return nil, fmt.Errorf("read extended attribute %s: %w", name, err)
 		}
@@ -69,10 +70,8 @@ func grown(read func(buf []byte) (int, error)) ([]byte, error) {
 
 // set gives a new file the attribute.
 func (x xattr) set(f *os.File) error {
-	if err := syscall.Setxattr(fdPath(f), x.name, x.value, 0); err != nil {
+	if err := unix.Fsetxattr(int(f.Fd()), x.name, x.value, 0); err != nil {
 		return fmt.Errorf("keep extended attribute %s: %w", x.name, err)
 	}
 	return nil
 }
-
-func fdPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }

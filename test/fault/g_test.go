@@ -12,14 +12,27 @@ import (
 	"time"
 
 	"quiesce/test/lab"
+	"quiesce/test/node"
 )
 
 // TestLoss_g_TwentyInstallersAtOnce: ten add a handler each, ten remove what the others add. What is live is what some
 // order of them gives, everybody agrees on it, and each quiet period costs one restart at most.
 func TestLoss_g_TwentyInstallersAtOnce(t *testing.T) {
 	t.Parallel()
+	twentyAtOnce(t, lab.Options{Name: "fault-g"})
+}
+
+// TestConfig_f is the same where all handlers go into one file, which is edited in place.
+func TestConfig_f_TwentyInstallersInPlace(t *testing.T) {
+	t.Parallel()
+	twentyAtOnce(t, lab.Options{Name: "config-f", Node: node.Config{Containerd: legacy}})
+}
+
+func twentyAtOnce(t *testing.T, o lab.Options) {
+	t.Helper()
 	const quiet = time.Second
-	ctx, l := lab.New(t, lab.Options{Name: "fault-g", Quiet: quiet})
+	o.Quiet = quiet
+	ctx, l := lab.New(t, o)
 	for round := range 3 {
 		var all sync.WaitGroup
 		for i := range 10 {
