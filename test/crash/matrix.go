@@ -22,11 +22,14 @@ type Plan struct {
 	Files   int  // how many more are drawn for each story, from all steps, changes of files among them
 	Benches int
 	Build   []string                   // further arguments of go build
-	Limit   time.Duration              // no case begins later; 0: none
+	Limit   time.Duration              // no case begins later, but the first few; 0: none
 	Skip    func(Case) bool            // nil: none is
 	Note    func(Outcome, error) error // is told of each, one at a time; nil: nobody is
 	Say     func(format string, args ...any)
 }
+
+// firstFew cases are tried on the slowest machine, too.
+const firstFew = 4
 
 // Report is what a plan found.
 type Report struct {
@@ -101,7 +104,7 @@ func (p Plan) cases(r *rand.Rand, s Story, steps []string) (cases []Case) {
 // Run tries all cases of a plan. An error is one of the benches; what is wrong is in the report.
 func (p Plan) Run(ctx context.Context) (Report, error) {
 	rep := Report{Seed: p.Seed, Steps: map[string]int{}, By: map[string]int{}, Ended: map[string]int{}}
-	began := time.Now()
+	began, begun := time.Now(), 0
 	first, err := Boot(ctx, "crash", p.Build...)
 	if err != nil {
 		return rep, err
@@ -122,9 +125,10 @@ func (p Plan) Run(ctx context.Context) (Report, error) {
 		if len(*q) == 0 {
 			q = &queue[(turn+1)%2]
 		}
-		if len(*q) == 0 || p.Limit > 0 && time.Since(began) > p.Limit {
+		if len(*q) == 0 || p.Limit > 0 && time.Since(began) > p.Limit && begun >= firstFew {
 			return Case{}, false
 		}
+		begun++
 		c := (*q)[0]
 		*q = (*q)[1:]
 		return c, true
