@@ -16,7 +16,7 @@ const legacy = "1.7.35"
 func TestConfig_e_InPlace(t *testing.T) {
 	t.Parallel()
 	ctx, l := lab.New(t, lab.Options{Name: "config-e", Quiet: 300 * time.Millisecond, Node: node.Config{Containerd: legacy}})
-	sh(ctx, t, l, `cp -a /etc/containerd /root/c; mount -t tmpfs -o size=256k none /etc/containerd; cp -a /root/c/. /etc/containerd/`)
+	sh(ctx, t, l, `mkdir -p /opt/quiesce/shims; cp -a /etc/containerd /root/c; mount -t tmpfs -o size=256k none /etc/containerd; cp -a /root/c/. /etc/containerd/`)
 	original := files(ctx, t, l)
 	troubles := []trouble{
 		full("full", "/etc/containerd"),
