@@ -104,7 +104,7 @@ func (m *machine) apply() (*Apply, func()) {
 			m.fences = append(m.fences, up)
 			return nil
 		},
-		Verify: 300 * time.Millisecond, Look: 300 * time.Millisecond,
+		Verify: time.Second, Look: 300 * time.Millisecond,
 		Version: func(context.Context, string) (string, error) { return m.version, nil },
 	}, func() { check(m.t, store.Close()) }
 }
