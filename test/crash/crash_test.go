@@ -19,7 +19,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestLoss_b_Crash tries what `make chaos` does, as much of it as 40 seconds allow and other cases each time.
+// TestLoss_b_Crash tries what `make chaos` does, as much of it as 40 seconds allow.
 func TestLoss_b_Crash(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, errors.New("the test's five minutes are over"))

@@ -59,6 +59,14 @@ func (p *player) start(ctx context.Context, pod node.Pod, code int, to *[]*promi
 	starting, cancel := context.WithTimeout(ctx, 2*time.Minute) // entries that containerd does not start with are tried one by one
 	defer cancel()
 	got, err := p.StartPod(starting, pod)
+	if err != nil && p.spoiled { // no rollback without a disk
+		if got, err = nil, p.heal(ctx); err == nil {
+			healed, cancel := context.WithTimeout(ctx, 2*time.Minute)
+			defer cancel()
+			pod.Name += "-again"
+			got, err = p.StartPod(healed, pod)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -178,6 +186,7 @@ func spoil(harm, heal string) func(*player, context.Context) error {
 			return err
 		}
 		if p.r.IntN(2) == 0 {
+			p.spoiled = true
 			return nil
 		}
 		_, err := p.Exec(ctx, "sh", "-c", strings.ReplaceAll(heal, "%[1]s", dir))
@@ -196,6 +205,7 @@ func (p *player) heal(ctx context.Context) error {
 	for _, d := range disks {
 		fmt.Fprintf(&script, "mount -o remount,rw %[1]s && rm -f %[1]s/ballast && ", d)
 	}
+	p.spoiled = false
 	_, err := p.Exec(ctx, "sh", "-c", script.String()+"true")
 	return err
 }

@@ -30,6 +30,7 @@ type player struct {
 	pods       []*promise
 	installers []*promise
 	unsafe     bool // a fault came that may cost exit codes
+	spoiled    bool // a disk is full or read-only
 	bad        bool // a change came that containerd does not start with: its rollback waits for nobody, longer than a freeze lasts
 	mounts     string
 	lost       int // exit codes that quiesce had said to be lost before

@@ -9,7 +9,7 @@ import (
 	"quiesce/test/crash"
 )
 
-// TestChaos_RealHistories plays what `make chaos` does, others each time.
+// TestChaos_RealHistories plays the first of what `make chaos` does.
 func TestChaos_RealHistories(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, errors.New("the test's five minutes are over"))

@@ -44,12 +44,12 @@ type Report struct {
 	Faults  []string       `json:"faults"`  // of the benches
 }
 
-// Seed is CHAOS_SEED, or a fresh one.
+// Seed is CHAOS_SEED, or that of the part that every `make test` tries; `make chaos` draws a fresh one.
 func Seed() uint64 {
 	if s, err := strconv.ParseUint(os.Getenv("CHAOS_SEED"), 10, 64); err == nil {
 		return s
 	}
-	return rand.Uint64() >> 1
+	return 1130
 }
 
 // named tells a step of apply from a change of a file.

@@ -71,6 +71,10 @@ func TestConfig_Updated(t *testing.T) {
 	}
 	wantVersion(ctx, t, l, "2.4.2")
 	wantExit(ctx, t, run(ctx, t, l, lab.InstallPod("good", "spin-v2", 0, 0)), 0)
+	check(t, l.Until(ctx, "the result is the second entry's", func(ctx context.Context) (bool, error) {
+		rs, err := l.Results(ctx)
+		return rs["spin-v2"].Phase != "rejected", err
+	}))
 	_, err = l.WaitPhase(ctx, "spin-v2", "live")
 	check(t, err)
 	wantExit(ctx, t, run(ctx, t, l, lab.HandlerPod("one", "spin-v2", "exit 3")), 3)

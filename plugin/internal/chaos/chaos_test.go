@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,11 +42,11 @@ func number(name string, or uint64) uint64 {
 	return or
 }
 
-// TestHistories plays CHAOS_SIMULATED random histories, or some for a few seconds. CHAOS_SEED gives the same again, and
+// TestHistories plays CHAOS_SIMULATED random histories, or some for a few seconds. CHAOS_SEED gives others, and
 // CHAOS_HISTORY only the one of that number.
 func TestHistories(t *testing.T) {
 	file := os.Getenv("CHAOS_STATE")
-	all := tally{Seed: number("CHAOS_SEED", rand.Uint64()>>1), Mutant: os.Getenv("CHAOS_MUTANT"), Faults: map[string]int{}, Wrong: map[int][]string{}}
+	all := tally{Seed: number("CHAOS_SEED", 1130), Mutant: os.Getenv("CHAOS_MUTANT"), Faults: map[string]int{}, Wrong: map[int][]string{}}
 	t.Logf("CHAOS_SEED=%d", all.Seed)
 	resume(t, file, &all)
 	goal, budget := int(number("CHAOS_SIMULATED", 1<<30)), time.Duration(0)
