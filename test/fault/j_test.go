@@ -36,7 +36,7 @@ func TestLoss_j_NobodyButRoot(t *testing.T) {
 	stage(ctx, t, l, "theirs")
 	wantPhase(ctx, t, l, "theirs", "live")
 	check(t, l.Until(ctx, "the results tell of the new containerd", func(ctx context.Context) (bool, error) {
-		_, err := l.Exec(ctx, "sh", "-c", `grep -q "process $(systemctl show -P MainPID containerd) " /var/lib/quiesce/results/node.json`)
+		_, err := l.Exec(ctx, "sh", "-c", `grep -q "process $(systemctl show -P MainPID containerd) " /var/lib/quiesce/results/node.json && grep -Eq '"phase": *"idle"' /var/lib/quiesce/results/node.json`)
 		return err == nil, nil
 	}))
 	sh(ctx, t, l, "cp /root/quiesce/quiesce-installer /tmp/; chmod 755 /tmp/quiesce-installer")

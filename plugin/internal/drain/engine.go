@@ -266,6 +266,7 @@ func (e *Engine) pods(ctx context.Context, step int, pods []*PodRecord) {
 	for _, p := range pods {
 		n += len(p.Containers)
 	}
+	extra, g := time.Duration(n)*leasePer, e.glance(ctx)
 	limit := e.limit(step, pods, time.Now())
 	now := time.Now().UTC()
 	e.edit(func() {
@@ -276,7 +277,6 @@ func (e *Engine) pods(ctx context.Context, step int, pods []*PodRecord) {
 			}
 		}
 	})
-	extra, g := time.Duration(n)*leasePer, e.glance(ctx)
 	var wg sync.WaitGroup
 	for _, p := range pods {
 		wg.Go(func() {

@@ -84,7 +84,7 @@ func (e *Engine) container(ctx context.Context, p *PodRecord, c *ContainerRecord
 	e.hook(ctx, p, c, deadline, gone)
 	// A signal takes its time to arrive when many are sent, and the longer the slower the runtime answers; nobody is
 	// killed before he had his grace from then on.
-	deadline = later(deadline, time.Now().UTC().Add(Floor)).Add(arrival + extra/2 + min(slowness*g.took, lease))
+	deadline = later(deadline, time.Now().UTC().Add(Floor)).Add(arrival + extra + min(slowness*g.took, lease))
 	if deadline.After(e.state.Deadline) {
 		deadline = later(e.state.Deadline, time.Now().UTC().Add(Floor))
 	}
