@@ -65,23 +65,40 @@ func (c *Config) Change(want []Handler) ([]Change, error) {
 		}
 	}
 	changes := slices.Concat(writes, texts, removals)
-	return changes, c.directories(changes)
+	return changes, c.patterns(changes)
 }
 
-// directories refuses changes for which a directory has to be made that a pattern of the imports takes for a config file.
-func (c *Config) directories(changes []Change) error {
+// patterns refuses changes that a pattern of the imports stumbles over: a directory that has to be made and that it takes for
+// a config file, and a name at which it shows to be malformed.
+func (c *Config) patterns(changes []Change) error {
 	for _, ch := range changes {
-		for dir := filepath.Dir(ch.Path); ch.New != nil; dir = filepath.Dir(dir) {
-			if _, err := os.Stat(dir); err == nil {
+		for path := ch.Path; ch.New != nil; path = filepath.Dir(path) {
+			if _, err := os.Stat(path); err == nil && path != ch.Path {
 				break
 			}
 			for _, s := range c.sources {
-				for _, pattern := range s.imports {
-					if taken, _ := filepath.Match(absolute(s.path, pattern), dir); taken {
-						return s.errorf("imports", "imports %q, which would take the new directory %s for a config file; make the pattern end in .toml", pattern, dir)
-					}
+				if err := s.stumbles(path, path != ch.Path); err != nil {
+					return err
 				}
 			}
+		}
+	}
+	return nil
+}
+
+func (s *source) stumbles(path string, dir bool) error {
+	for _, pattern := range s.imports {
+		full := absolute(s.path, pattern)
+		if !strings.Contains(full, "*") {
+			continue
+		}
+		for part := range strings.SplitSeq(full, "/") { // each is matched with the names of a directory
+			if _, err := filepath.Match(part, filepath.Base(path)); err != nil {
+				return s.errorf("imports", "imports %q: %w; correct it", pattern, err)
+			}
+		}
+		if taken, _ := filepath.Match(full, path); taken && dir {
+			return s.errorf("imports", "imports %q, which would take the new directory %s for a config file; make the pattern end in .toml", pattern, path)
 		}
 	}
 	return nil

@@ -135,6 +135,7 @@ func TestRefused(t *testing.T) {
 		"no table of runtime": {"version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd]\nruntimes.x = []\n", "config.toml:2: \"x\" of CRI must be a table"},
 		"two CRI":             {"[plugins.cri]\n[plugins.'io.containerd.grpc.v1.cri']\n", "config.toml:1: has tables of both"},
 		"mis-cased and mixed": {"version = 2\n[plugins.'io.containerd.cri.v1.runtime'.Containerd.runtimes]\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes]\n", "config.toml:2: the key \"Containerd\""},
+		"a broken pattern":    {"version = 3\nimports = ['conf.d/quiesce* [l']\n", "config.toml:2: imports \"conf.d/quiesce* [l\": syntax error in pattern"},
 		"a wide import":       {"version = 3\n\nimports = ['*']\n", "config.toml:3: imports \"*\", which would take the new directory"},
 		"a wide import of .d": {"version = 3\nimports = ['*', '.d/*.toml']\n", "config.toml:2: imports \"*\", which would take the new directory"},
 		"foreign handler":     {"version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.spin]\n", `handler "spin" is already configured in `},
