@@ -46,7 +46,7 @@ lint: ## go vet and golangci-lint
 	go vet ./...
 	go run ./test/lint
 
-fuzz: ## 20 seconds of each fuzz target; FUZZTIME=10m for more
+fuzz: ## 20 seconds of each fuzz target; FUZZTIME=10m for more, FUZZ=PATTERN for some
 	go run ./test/chaos -out out/fuzz -parts fuzz -fuzztime $(or $(FUZZTIME),20s)
 
 clean: ## remove what make made; the cache of tools and root file systems stays

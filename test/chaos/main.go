@@ -27,6 +27,7 @@ import (
 type settings struct {
 	simulated, real, files, nodes, every int
 	fuzz                                 string // time of each target
+	targets                              string
 	mutant, parts, out                   string
 }
 
@@ -38,6 +39,7 @@ func main() {
 	flag.IntVar(&s.nodes, "nodes", 3, "how many nodes side by side")
 	flag.IntVar(&s.every, "every", number("CHAOS_CALLS_EVERY", 1), "only each `N`th system call that changes something")
 	flag.StringVar(&s.fuzz, "fuzztime", text("FUZZTIME", "10m"), "how long to fuzz each target")
+	flag.StringVar(&s.targets, "targets", text("FUZZ", "."), "fuzz only targets that match the `pattern`")
 	flag.StringVar(&s.mutant, "mutant", os.Getenv("MUTANT"), "a promise to break: "+strings.Join(mutant.Names(), ", "))
 	flag.StringVar(&s.parts, "parts", text("CHAOS_PARTS", ""), "only these, with commas between: "+strings.Join(partNames(), ", "))
 	flag.StringVar(&s.out, "out", "out", "the `directory` of chaos.json")

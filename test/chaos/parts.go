@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -213,7 +214,12 @@ func targets() []target {
 
 // fuzz goes on with the target after those that are done. What it finds go test puts into testdata/fuzz of the package.
 func fuzz(ctx context.Context, j *job, got *progress) error {
-	for _, t := range targets()[min(got.Count, len(targets())):] {
+	wanted, err := regexp.Compile(j.settings.targets)
+	if err != nil {
+		return fmt.Errorf("read targets: %w", err)
+	}
+	all := slices.DeleteFunc(targets(), func(t target) bool { return !wanted.MatchString(t.name) })
+	for _, t := range all[min(got.Count, len(all)):] {
 		err := j.goTest(ctx, nil, "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", j.settings.fuzz, "-fuzzminimizetime", "50x", "-timeout", "0", t.pkg)
 		if ctx.Err() != nil {
 			return err

@@ -20,6 +20,7 @@ func reasons() []reason {
 		of(`disabled_plugins has "\S+", so no pod can use a handler`, "CRI is disabled"),
 		of(`default_runtime_name is "[^"]*" and there is no such runtime`, "CRI does not load (internal/cri/config, ValidateRuntimeConfig)"),
 		of(`imports ".*", which would take the new directory \S+ for a config file`, "a pattern would read the directory of drop-ins"),
+		of(`imports ".*": syntax error in pattern`, "the first file whose name comes so far stops containerd"),
 		of(`containerd before 2\.0 reads over the key "[^"]*"`, "go-toml v1 counts case"),
 		of(`the key "[^"]*" of CRI stops containerd's move of older tables or not`, "the migration counts case, and the decoder does not (plugins/cri/runtime/plugin.go)"),
 		of(`has tables of both "\S+" and "\S+"`, "one of them is dropped in the order of a map (v1Migrate)"),

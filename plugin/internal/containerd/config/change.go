@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -133,8 +132,8 @@ func (c *Config) conflicts(want []Handler) error {
 // readable refuses what containerd takes a file for, and somebody who reads it does not.
 func (c *Config) readable(s *source) error {
 	switch {
-	case c.release.legacy() && s.odd+s.oddCRI != "":
-		return fmt.Errorf("%s: containerd before 2.0 reads over the key %q; write it in lower case", s.path, cmp.Or(s.odd, s.oddCRI))
+	case c.release.legacy() && s.odd != "":
+		return s.errorf(s.odd, "containerd before 2.0 reads over the key %q; write it in lower case", s.odd)
 	case s.oddCRI != "" && c.mixed():
 		return s.errorf("plugins", "the key %q of CRI stops containerd's move of older tables or not, as its case is; write it in lower case", s.oddCRI)
 	case s.version < 0:
