@@ -67,10 +67,13 @@ func (l *Lab) Shown() (s Shown, err error) {
 // WaitPhase waits until the newest result of a handler is in a phase.
 func (l *Lab) WaitPhase(ctx context.Context, handler, phase string) (Result, error) {
 	var r Result
+	began := time.Now()
 	err := l.Until(ctx, handler+" is "+phase, func(ctx context.Context) (bool, error) {
 		rs, err := l.Results(ctx)
 		r = rs[handler]
-		if final := r.Phase == "live" || r.Phase == "removed" || r.Phase == "rejected"; final && r.Phase != phase && err == nil && time.Since(r.Updated) > time.Second {
+		final := r.Phase == "live" || r.Phase == "removed" || r.Phase == "rejected"
+		lasted := min(time.Since(r.Updated), time.Since(began)) // it may be that of an entry before
+		if final && lasted > 15*time.Second && r.Phase != phase && err == nil {
 			err = errors.New("it is not going to be " + phase)
 		}
 		return r.Phase == phase, err
