@@ -74,15 +74,7 @@ func until(t *testing.T, cond func() bool) {
 
 // TestAnOwedRestartIsPaid although the transaction that would have paid it with its own is put off.
 func TestAnOwedRestartIsPaid(t *testing.T) {
-	m := newMachine(t)
-	m.broken = func(hs []string) error {
-		if len(hs) > 1 {
-			return errors.New("does not start")
-		}
-		return nil
-	}
-	m.stage(manifest(stage.Install, "i", "a"))
-	m.stage(manifest(stage.Install, "k", "b"))
+	m := twoThatFail(t)
 	m.on = map[string]func(){"restart done": func() {
 		if m.restarts == 1 {
 			m.stage(manifest(stage.Install, "n", "c"))

@@ -91,6 +91,21 @@ func check(t *testing.T, err error) {
 	}
 }
 
+// twoThatFail has the installs i and k staged, of which the runtime starts with neither.
+func twoThatFail(t *testing.T) *machine {
+	t.Helper()
+	m := newMachine(t)
+	m.broken = func(hs []string) error {
+		if len(hs) > 1 {
+			return errors.New("does not start")
+		}
+		return nil
+	}
+	m.stage(manifest(stage.Install, "i", "a"))
+	m.stage(manifest(stage.Install, "k", "b"))
+	return m
+}
+
 func (m *machine) path(p string) string { return filepath.Join(m.dir, p) }
 
 func (m *machine) apply() (*Apply, func()) {

@@ -64,15 +64,7 @@ func TestSIGTERM(t *testing.T) {
 
 // TestARollbackThatFailsKeepsItsJournal although the restart of an earlier one is owed: paying that would end it.
 func TestARollbackThatFailsKeepsItsJournal(t *testing.T) {
-	m := newMachine(t)
-	m.broken = func(hs []string) error {
-		if len(hs) > 1 {
-			return errors.New("does not start")
-		}
-		return nil
-	}
-	m.stage(manifest(stage.Install, "i", "a"))
-	m.stage(manifest(stage.Install, "k", "b"))
+	m := twoThatFail(t)
 	undo, away := m.path("stage/store/undo"), m.path("stage/store/undo-away")
 	m.on = map[string]func(){"restart done": func() {
 		if m.restarts == 3 { // k, alone

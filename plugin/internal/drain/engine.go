@@ -132,7 +132,7 @@ func (e *Engine) Run(ctx context.Context, st *State) error {
 		e.sweep(ctx)
 		e.edit(func() { st.Finished, st.Whole = time.Now().UTC(), true })
 		_ = e.hooks(ctx, PostDrain, nil) // they cannot abort
-		if slices.ContainsFunc(e.Policy.Hooks, func(h NodeHook) bool { return h.When == PostDrain }) {
+		if e.Policy.hooked(PostDrain) {
 			e.sweep(ctx) // they took their time, and the kubelet of an all-in-one program lives on
 		}
 	}
@@ -156,7 +156,7 @@ func (e *Engine) tier(ctx context.Context, i int) error {
 	if i+1 < len(steps) && steps[i+1].Rank == steps[i].Rank {
 		return nil
 	}
-	if slices.ContainsFunc(e.Policy.Hooks, func(h NodeHook) bool { return h.When == PostTier }) {
+	if e.Policy.hooked(PostTier) {
 		e.boxes.Wait()
 	}
 	return e.hooks(ctx, PostTier, steps[i])

@@ -98,6 +98,11 @@ func (p *Policy) validHook(h NodeHook) error {
 	return nil
 }
 
+// hooked tells whether any hook runs at a moment.
+func (p *Policy) hooked(when Moment) bool {
+	return slices.ContainsFunc(p.Hooks, func(h NodeHook) bool { return h.When == when })
+}
+
 // hooks runs those of a moment, one after the other, each once in a drain. The error is that of one that aborts it.
 func (e *Engine) hooks(ctx context.Context, when Moment, step *StepRecord) error {
 	for _, h := range e.Policy.Hooks {

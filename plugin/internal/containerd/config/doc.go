@@ -48,7 +48,8 @@
 // containerd before 2.0 does not merge a plugin's tables: the last file that has one wins. There our tables go into that
 // file, or into the root when none has any, in one part between two comments; each handler has a comment with its
 // entry and digest. Below an inline table there can be no table and inside it no comment: there they go behind its brace, and
-// the part has their text in comments, with which it is found and taken out. One runtime in a file takes the built-in runc away, so where the file had none we write that too. A file without a line end at its end gets one, which is
+// the part has their text in comments, with which it is found and taken out. One runtime in a file takes the built-in runc away,
+// so where the file had none we write that too. A file without a line end at its end gets one, which is
 // ours and goes again. A byte order mark stays where that containerd reads over it.
 //
 // With Place.NRI the first handler turns NRI on there, where it is off by default: in our part, or, when a file has a table
