@@ -23,7 +23,7 @@ func TestDrain_Handler(t *testing.T) {
 	install("install")
 	_, err := l.WaitPhase(ctx, "spin-v2", "live")
 	check(t, err)
-	app, db, other := Victim("default", "app", 20, "-after", "1s"), Victim("default", "db", 20), Victim("default", "other", 20)
+	app, db, other := Victim("default", "app", 20, "-after", "1s"), Victim("default", "db", 20, "-after", "2s"), Victim("default", "other", 20)
 	app.Handler, db.Handler = "spin-v2", "spin-v2"
 	db.Annotations["quiesce.internal/after"] = "app=app"
 	check(t, k.Start(ctx, app, db, other))
@@ -84,7 +84,8 @@ func drainedForRemoval(ctx context.Context, t *testing.T, l *lab.Lab, k *Kubelet
 		t.Errorf("other got %v", s)
 	}
 	noFence(ctx, t, l)
-	if left := sh(ctx, t, l, "pgrep -af '[c]ontainerd-shim-spin' || true"); left != "" {
+	// A shim ends some time after its sandbox was stopped.
+	if left := sh(ctx, t, l, "timeout 30 sh -c 'while pgrep -f [c]ontainerd-shim-spin; do sleep 0.1; done' >/dev/null || pgrep -af '[c]ontainerd-shim-spin'; true"); left != "" {
 		t.Errorf("shims of the removed handler are left:\n%s", left)
 	}
 }

@@ -55,7 +55,7 @@ func keep(t testing.TB, l *lab.Lab) {
 			tail = append(tail, line)
 		}
 	}
-	t.Logf("end of the journal's lines on quiesce:\n%s", strings.Join(tail[max(0, len(tail)-40):], ""))
+	t.Logf("end of the journal's lines on quiesce:\n%s", strings.Join(tail[max(0, len(tail)-20):], ""))
 }
 
 func sh(ctx context.Context, t testing.TB, l *lab.Lab, text string) string {

@@ -14,9 +14,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 )
+
+// own is a line of testing.T's.
+var own = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
 
 func main() {
 	file := flag.String("json-file", "out/test.json", "where the JSON goes")
@@ -59,8 +63,7 @@ type event struct {
 	Action, Package, Test, Output string
 }
 
-// show prints package output as it comes, and a test's output once it has failed. A FAIL of any package is said
-// again at the end, where one looks.
+// show prints package output as it comes, and a test's output once it has failed.
 func show(r io.Reader, w io.Writer) {
 	held := map[string]*strings.Builder{}
 	lines := bufio.NewScanner(r)
@@ -82,10 +85,21 @@ func show(r io.Reader, w io.Writer) {
 			}
 			held[key].WriteString(e.Output)
 		case e.Action == "fail" && e.Test != "" && e.Test == top && held[key] != nil:
-			fmt.Fprint(w, held[key].String())
+			fmt.Fprint(w, held[key].String(), said(held[key].String()))
 			delete(held, key)
 		case e.Action == "build-output":
 			fmt.Fprint(w, e.Output)
 		}
 	}
+}
+
+// said repeats in short what a failed test said itself: a journal may have come after it.
+func said(output string) string {
+	var short strings.Builder
+	for line := range strings.Lines(output) {
+		if own.MatchString(line) {
+			fmt.Fprintf(&short, "    %.300s\n", strings.TrimSpace(line))
+		}
+	}
+	return short.String()
 }
