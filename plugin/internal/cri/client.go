@@ -20,7 +20,8 @@ import (
 type Client struct {
 	conn  *grpc.ClientConn
 	rt    runtimeapi.RuntimeServiceClient
-	known *containerCache
+	known *cache[containerDetails]
+	nets  *cache[podNet]
 
 	// Specs is what else is known of pods, by UID; nil: nothing. Set it before the first use.
 	Specs func(ctx context.Context) map[string]*node.Spec
@@ -41,7 +42,7 @@ func newLimited(socket string, limit time.Duration) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare runtime client: %w", err)
 	}
-	return &Client{conn: conn, rt: runtimeapi.NewRuntimeServiceClient(conn), known: newContainerCache()}, nil
+	return &Client{conn: conn, rt: runtimeapi.NewRuntimeServiceClient(conn), known: newCache[containerDetails](), nets: newCache[podNet]()}, nil
 }
 
 // Close ends the connection.

@@ -3,9 +3,9 @@ package cri
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -45,17 +45,16 @@ func (c *Client) List(ctx context.Context) ([]*node.Pod, error) {
 			pods = append(pods, p)
 		}
 	}
-	c.known.keep(containers.GetContainers())
-	for _, ct := range containers.GetContainers() {
-		p := byID[ct.GetPodSandboxId()]
-		if p == nil {
-			continue // its pod began after the sandboxes were listed
+	c.known.keep(ids(containers.GetContainers()))
+	c.nets.keep(ids(sandboxes.GetItems()))
+	known, err := together(containers.GetContainers(), func(ct *runtimeapi.Container) (node.Container, error) { return c.container(ctx, ct) })
+	if err != nil {
+		return nil, err
+	}
+	for i, ct := range containers.GetContainers() {
+		if p := byID[ct.GetPodSandboxId()]; p != nil { // else its pod began after the sandboxes were listed
+			p.Containers = append(p.Containers, known[i])
 		}
-		nc, err := c.container(ctx, ct)
-		if err != nil {
-			return nil, err
-		}
-		p.Containers = append(p.Containers, nc)
 	}
 	if c.Specs != nil {
 		specs := c.Specs(ctx)
@@ -64,6 +63,23 @@ func (c *Client) List(ctx context.Context) ([]*node.Pod, error) {
 		}
 	}
 	return pods, nil
+}
+
+// questions is how many are asked at the same time.
+const questions = 8
+
+// together asks something of each, and gives the answers in order.
+func together[T, A any](all []T, ask func(T) (A, error)) ([]A, error) {
+	answers := make([]A, len(all))
+	var g errgroup.Group
+	g.SetLimit(questions)
+	for i, e := range all {
+		g.Go(func() (err error) {
+			answers[i], err = ask(e)
+			return err
+		})
+	}
+	return answers, g.Wait()
 }
 
 func pod(s *runtimeapi.PodSandbox) *node.Pod {
@@ -109,6 +125,7 @@ var states = map[runtimeapi.ContainerState]node.ContainerState{
 type containerDetails struct {
 	mounts   []node.Mount
 	image    string
+	stop     string // its stop signal; empty if CRI does not tell
 	finished time.Time
 }
 
@@ -121,37 +138,4 @@ func details(st *runtimeapi.ContainerStatus) containerDetails {
 		d.finished = time.Unix(0, st.GetFinishedAt())
 	}
 	return d
-}
-
-type containerCache struct {
-	mu sync.Mutex
-	m  map[string]containerDetails
-}
-
-func newContainerCache() *containerCache { return &containerCache{m: map[string]containerDetails{}} }
-
-func (k *containerCache) get(id string) (containerDetails, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	d, ok := k.m[id]
-	return d, ok
-}
-
-func (k *containerCache) put(id string, d containerDetails) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.m[id] = d
-}
-
-// keep forgets containers that are no longer listed.
-func (k *containerCache) keep(list []*runtimeapi.Container) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	next := make(map[string]containerDetails, len(list))
-	for _, ct := range list {
-		if d, ok := k.m[ct.GetId()]; ok {
-			next[ct.GetId()] = d
-		}
-	}
-	k.m = next
 }

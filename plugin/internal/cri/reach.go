@@ -42,12 +42,22 @@ func (c *Client) Reach(ctx context.Context) (map[string]drain.Reach, error) {
 	for _, p := range ps {
 		ct := info[p.Container]
 		r := drain.Reach{PID: p.PID, Start: process.Start(p.PID), Runc: ct.GetRuntime().GetName() == runcShim, Stop: ct.GetLabels()[imageStop]}
-		if st, err := c.rt.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: p.Container}); err == nil {
-			if s := stopSignal(st.GetStatus()); s != "" {
-				r.Stop = s
-			}
+		if s := c.stopSignal(ctx, p.Container); s != "" {
+			r.Stop = s
 		}
 		out[p.Container] = r
 	}
 	return out, nil
+}
+
+// stopSignal is known of listed containers.
+func (c *Client) stopSignal(ctx context.Context, id string) string {
+	if d, ok := c.known.get(id); ok {
+		return d.stop
+	}
+	st, err := c.rt.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		return ""
+	}
+	return stopSignal(st.GetStatus())
 }

@@ -76,22 +76,38 @@ func (c *Client) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if err != nil {
 		return node.Snapshot{}, err
 	}
-	for _, p := range pods {
-		if p.Creating {
-			continue
-		}
-		r, err := c.rt.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.ID})
-		if status.Code(err) == codes.NotFound {
-			continue // removed meanwhile
-		}
-		if err != nil {
-			return node.Snapshot{}, fmt.Errorf("ask status of pod %s: %w", p, err)
-		}
-		st := r.GetStatus()
-		p.IP = st.GetNetwork().GetIp()
-		p.HostNetwork = st.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
+	nets, err := together(pods, func(p *node.Pod) (podNet, error) { return c.net(ctx, p) })
+	if err != nil {
+		return node.Snapshot{}, err
+	}
+	for i, p := range pods {
+		p.IP, p.HostNetwork = nets[i].ip, nets[i].host
 	}
 	return node.NewSnapshot(pods, began), nil
+}
+
+// podNet is what of a sandbox's network its list lacks. It is the same as long as the sandbox is ready.
+type podNet struct {
+	ip   string
+	host bool
+}
+
+// net asks for a sandbox's network, once: one question takes some milliseconds, and a drain looks after each tier.
+func (c *Client) net(ctx context.Context, p *node.Pod) (podNet, error) {
+	if n, ok := c.nets.get(p.ID); ok || p.Creating {
+		return n, nil
+	}
+	r, err := c.rt.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.ID})
+	if status.Code(err) == codes.NotFound {
+		return podNet{}, nil // removed meanwhile
+	}
+	if err != nil {
+		return podNet{}, fmt.Errorf("ask status of pod %s: %w", p, err)
+	}
+	st := r.GetStatus()
+	n := podNet{st.GetNetwork().GetIp(), st.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE}
+	c.nets.put(p.ID, n)
+	return n, nil
 }
 
 // stopSignal is the name of a stop signal, such as SIGTERM; empty if CRI does not tell.

@@ -6,11 +6,16 @@ import (
 	"time"
 )
 
-// box stops the sandbox of a pod whose containers have ended, beside what comes next. Pods on the node's own network wait
-// for all sandboxes: the network plugin that takes a sandbox's network down is one of them.
+// box finds out how the containers of a pod ended and stops its sandbox, beside what comes next. Pods on the node's own
+// network wait for all sandboxes: the network plugin that takes a sandbox's network down is one of them.
 func (e *Engine) box(ctx context.Context, p *PodRecord) {
 	e.edit(func() { p.boxed = true })
-	e.boxes.Go(func() { e.sandbox(ctx, p) })
+	e.boxes.Go(func() {
+		for _, c := range p.Containers {
+			e.verify(ctx, c)
+		}
+		e.sandbox(ctx, p)
+	})
 }
 
 // leftBoxes goes on with the sandboxes of the steps before the current one, of a drain whose process died.

@@ -245,7 +245,10 @@ func (e *Engine) step(ctx context.Context, i int) {
 		e.boxes.Wait()
 	}
 	uids, devices := e.mounted(ctx, i)
-	for range rounds {
+	for round := range rounds {
+		if round > 0 {
+			e.boxes.Wait() // the record is theirs until then
+		}
 		e.mu.Lock()
 		pods := st.step(i)
 		e.mu.Unlock()

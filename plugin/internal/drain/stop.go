@@ -69,7 +69,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// container brings one container to its end: hook, signal, grace, SIGKILL, look.
+// container brings one container to its end: hook, signal, grace, SIGKILL. How it ended is asked beside what comes next.
 func (e *Engine) container(ctx context.Context, p *PodRecord, c *ContainerRecord, g glance, deadline time.Time, extra time.Duration) {
 	if c.Outcome != "" {
 		return
@@ -81,6 +81,7 @@ func (e *Engine) container(ctx context.Context, p *PodRecord, c *ContainerRecord
 			return
 		}
 	}
+	defer e.follow(ctx, c, gone)()
 	e.hook(ctx, p, c, deadline, gone)
 	// A signal takes its time to arrive when many are sent, and the longer the slower the runtime answers; nobody is
 	// killed before he had his grace from then on.
@@ -92,18 +93,26 @@ func (e *Engine) container(ctx context.Context, p *PodRecord, c *ContainerRecord
 		deadline = c.Deadline
 	}
 	e.signal(ctx, c, deadline, extra, gone)
-	defer e.follow(ctx, c, gone)()
 	if !wait(ctx, gone, time.Until(deadline)) && ctx.Err() == nil {
 		e.kill(ctx, c, gone)
 	}
-	if ctx.Err() != nil || c.Outcome != "" {
-		return
+}
+
+// verify asks the runtime how a container ended whose process has: it takes note some time after that.
+func (e *Engine) verify(ctx context.Context, c *ContainerRecord) {
+	gone, pause := e.watch.gone(c.ID), pollFirst
+	for end := time.Now().Add(KillSlack); c.Outcome == "" && ctx.Err() == nil; pause = min(2*pause, again) {
+		x, err := e.exit(ctx, c.ID)
+		switch {
+		case ctx.Err() != nil:
+		case err == nil && (x.Ended || !x.Known):
+			e.record(ctx, c, x)
+		case err != nil || time.Now().After(end):
+			e.record(ctx, c, Exit{Known: true, Ended: true, Lost: true, At: time.Now()})
+		default:
+			wait(ctx, gone, pause)
+		}
 	}
-	x, err := e.exit(ctx, c.ID)
-	if err != nil {
-		x = Exit{Known: true, Ended: true, Lost: true, At: time.Now()}
-	}
-	e.record(ctx, c, x)
 }
 
 // wait tells whether ch was closed within d.
