@@ -107,6 +107,31 @@ func TestTheEndOfAProcess(t *testing.T) {
 	})
 }
 
+// What follows does not wait until the runtime has noted the end; the code is in the report all the same.
+func TestATierEndsWithItsProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuntime(tp("a", "web"), tp("kube-system", "dns"))
+		r.late = time.Second
+		r.does["c-web"], r.does["c-dns"] = behaviour{after: 3 * time.Second, code: 7}, behaviour{after: time.Second}
+		began := time.Now()
+		st := stuck{r, 0, false}.run(t, func(e *Engine) {
+			e.Reacher = known{"c-web": {PID: 1, Runc: true}, "c-dns": {PID: 2, Runc: true}}
+			e.Ended = func(ctx context.Context, at Reach) bool {
+				wait(ctx, nil, []time.Duration{0, 3 * time.Second, time.Second}[at.PID])
+				return ctx.Err() == nil
+			}
+		})
+		_, web := find(t, st, "c-web")
+		dns, last := find(t, st, "c-dns")
+		if web.Code == nil || *web.Code != 7 || web.Outcome != Exited || last.Outcome != Exited {
+			t.Errorf("%+v, %+v", web, last)
+		}
+		if turn := dns.Began.Sub(began); turn > 3100*time.Millisecond || st.Finished.Sub(began) < 5*time.Second {
+			t.Errorf("dns has its turn after %v, all is over after %v", turn, st.Finished.Sub(began))
+		}
+	})
+}
+
 type known map[string]Reach
 
 func (k known) Reach(context.Context) (map[string]Reach, error) { return k, nil }

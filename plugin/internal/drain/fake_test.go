@@ -29,6 +29,7 @@ type runtime struct {
 	stopped  []string       // sandboxes
 	hooks    []string
 	down     bool
+	late     time.Duration // after its process has ended the runtime notes that a container has
 	slow     time.Duration // before it answers a question; a signal takes twice as long to arrive
 	onSignal func(id string)
 	saves    []*State
@@ -43,9 +44,9 @@ func newRuntime(pods ...*node.Pod) *runtime {
 
 var errDown = errors.New("unavailable")
 
-func (r *runtime) end(id string, code int) {
+func (r *runtime) end(id string, at time.Time, code int) {
 	if _, over := r.exits[id]; !over {
-		r.exits[id] = Exit{Known: true, Ended: true, At: time.Now(), Code: code}
+		r.exits[id] = Exit{Known: true, Ended: true, At: at, Code: code}
 	}
 }
 
@@ -68,7 +69,7 @@ func (r *runtime) StopContainer(ctx context.Context, id string, timeout time.Dur
 			r.kills[id] = time.Now()
 		}
 		if !b.unkillable {
-			r.end(id, 137)
+			r.end(id, time.Now(), 137)
 		}
 		r.mu.Unlock()
 		if b.unkillable {
@@ -82,10 +83,11 @@ func (r *runtime) StopContainer(ctx context.Context, id string, timeout time.Dur
 		r.signals[id] = append(r.signals[id], time.Now().Add(2*r.slow))
 		b.after += 2 * r.slow
 		if b.after >= 0 {
-			time.AfterFunc(b.after, func() {
+			over := time.Now().Add(b.after)
+			time.AfterFunc(b.after+r.late, func() {
 				r.mu.Lock()
 				defer r.mu.Unlock()
-				r.end(id, b.code)
+				r.end(id, over, b.code)
 			})
 		}
 		if r.onSignal != nil {

@@ -100,7 +100,7 @@ func (e *Engine) container(ctx context.Context, p *PodRecord, c *ContainerRecord
 
 // verify asks the runtime how a container ended whose process has: it takes note some time after that.
 func (e *Engine) verify(ctx context.Context, c *ContainerRecord) {
-	gone, pause := e.watch.gone(c.ID), pollFirst
+	pause := pollFirst
 	for end := time.Now().Add(KillSlack); c.Outcome == "" && ctx.Err() == nil; pause = min(2*pause, again) {
 		x, err := e.exit(ctx, c.ID)
 		switch {
@@ -110,7 +110,7 @@ func (e *Engine) verify(ctx context.Context, c *ContainerRecord) {
 		case err != nil || time.Now().After(end):
 			e.record(ctx, c, Exit{Known: true, Ended: true, Lost: true, At: time.Now()})
 		default:
-			wait(ctx, gone, pause)
+			wait(ctx, nil, pause)
 		}
 	}
 }

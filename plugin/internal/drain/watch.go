@@ -22,7 +22,8 @@ type watch struct {
 const (
 	pollFirst = 20 * time.Millisecond
 	pollLast  = 100 * time.Millisecond
-	lookShare = 5 // it looks for a sixth of the time at most: a list of all containers is not for nothing on a crowded node
+	pollAfter = 500 * time.Millisecond // of a tier's first signal: lists would take from a crowded tier's signals what these need
+	lookShare = 5                      // it looks for a sixth of the time at most: a list of all containers is not for nothing on a crowded node
 )
 
 func newWatch(o Observer) *watch {
@@ -50,7 +51,7 @@ func (w *watch) run(ctx context.Context) {
 			select {
 			case <-w.wake:
 				pause = pollFirst
-				w.rest(ctx, pollLast) // who was just signalled is told of by his stop call first
+				w.rest(ctx, pollAfter) // who ends meanwhile is told of by his process, or by his stop call
 			case <-ctx.Done():
 			}
 			continue
