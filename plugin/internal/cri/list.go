@@ -130,7 +130,7 @@ type containerDetails struct {
 }
 
 func details(st *runtimeapi.ContainerStatus) containerDetails {
-	d := containerDetails{image: st.GetImage().GetImage()}
+	d := containerDetails{image: st.GetImage().GetImage(), stop: stopSignal(st)}
 	for _, m := range st.GetMounts() {
 		d.mounts = append(d.mounts, node.Mount{Host: m.GetHostPath(), Writable: !m.GetReadonly()})
 	}

@@ -133,6 +133,8 @@ func wait(ctx context.Context, ch <-chan struct{}, d time.Duration) bool {
 	return false
 }
 
+var errCutOff = errors.New("cut off at the end of the pod's grace")
+
 // hook runs the preStop hook, once, within the pod's grace.
 func (e *Engine) hook(ctx context.Context, p *PodRecord, c *ContainerRecord, deadline time.Time, gone <-chan struct{}) {
 	left := time.Until(deadline)
@@ -140,7 +142,7 @@ func (e *Engine) hook(ctx context.Context, p *PodRecord, c *ContainerRecord, dea
 		return
 	}
 	e.persist(ctx, func() { c.HookBegan = time.Now().UTC() })
-	hctx, cancel := context.WithTimeoutCause(ctx, left, errors.New("cut off at the end of the pod's grace"))
+	hctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
@@ -156,7 +158,9 @@ func (e *Engine) hook(ctx context.Context, p *PodRecord, c *ContainerRecord, dea
 	case err = <-done:
 	case <-gone:
 	case <-hctx.Done():
-		err = context.Cause(hctx)
+	}
+	if hctx.Err() != nil || err != nil && !time.Now().Before(deadline) { // the runtime may be the first to say so
+		err = errCutOff
 	}
 	e.persist(ctx, func() {
 		c.HookEnded = time.Now().UTC()
