@@ -2,8 +2,9 @@
 //
 // [New] makes a [Plan] of a snapshot and a [Policy]; it is pure. [Engine] carries a plan out: step after step, the pods
 // of a step in parallel, in a pod the mains and then the sidecars in reverse. One container gets: its preStop hook, its
-// stop signal once, the rest of its pod's grace, SIGKILL, and at last a look whether it is really gone. Sandboxes are stopped
-// beside the next step; a step with pods on the node's own network waits for them, for the network plugin is such a pod.
+// stop signal once, the rest of its pod's grace, SIGKILL. A step is over when its processes are; how the containers ended is asked
+// of the runtime, and sandboxes are stopped, beside the next step. A step with pods on the node's own network waits for both,
+// for the network plugin is such a pod.
 //
 // Everything is in [State], which is on disk before it is done: a drain that was killed goes on where it was, and a
 // container whose signal is recorded does not get another one. State is also the report, after a reboot too.
