@@ -58,7 +58,7 @@ func (e *Engine) pod(ctx context.Context, p *PodRecord, g glance, extra time.Dur
 	sidecars := slices.DeleteFunc(slices.Clone(p.Containers), func(c *ContainerRecord) bool { return c.Sidecar == 0 })
 	slices.SortFunc(sidecars, func(a, b *ContainerRecord) int { return b.Sidecar - a.Sidecar })
 	for _, c := range sidecars {
-		e.container(ctx, p, c, e.glance(ctx), later(p.Deadline, time.Now().UTC().Add(Floor)), extra)
+		e.container(ctx, p, c, glance{took: g.took}, later(p.Deadline, time.Now().UTC().Add(Floor)), extra)
 	}
 }
 
