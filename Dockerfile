@@ -12,8 +12,8 @@ COPY plugin plugin
 ENV GOMODCACHE=/go/pkg/mod GOCACHE=/root/.cache/go-build GOFLAGS=-buildvcs=false CGO_ENABLED=0
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     export GOOS=$TARGETOS GOARCH=$TARGETARCH && \
-    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /out/quiesce ./plugin && \
-    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /out/quiesce-installer ./installer
+    go build -trimpath -tags grpcnotrace,urfave_cli_no_template -ldflags "-s -w -X main.version=$VERSION" -o /out/quiesce ./plugin && \
+    go build -trimpath -tags grpcnotrace,urfave_cli_no_template -ldflags "-s -w -X main.version=$VERSION" -o /out/quiesce-installer ./installer
 
 # Both run as root unless the manifest says otherwise: the inbox and the node's files are root's. Neither needs a capability,
 # and the Job that only waits for a result runs as anybody.

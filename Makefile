@@ -1,6 +1,8 @@
 SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+# Without templates and traces, which nothing here uses, the linker leaves out methods that nobody calls: a fifth of each program.
+TAGS := grpcnotrace,urfave_cli_no_template
+GOBUILD := CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags "-s -w -X main.version=$(VERSION)"
 
 .PHONY: help build demo demo-loss matrix demo-drain demo-kubernetes bench chaos soak test unit lint fuzz clean
 

@@ -46,7 +46,7 @@ func Boot(ctx context.Context, name string, build ...string) (*Bench, error) {
 	l, err := lab.Boot(ctx, lab.Options{
 		Name: name, Quiet: 100 * time.Millisecond, Config: "verifyTimeout = '15s'\nundecidedTimeout = '1s'",
 		Node: node.Config{
-			Disks: disks, Build: append([]string{"-tags", "chaos"}, build...), AllowFailed: []string{"quiesce-apply-boot.service"},
+			Disks: disks, Build: append([]string{"-tags", "chaos," + node.Tags}, build...), AllowFailed: []string{"quiesce-apply-boot.service"},
 			Programs: map[string]string{"./test/trace": tracer},
 			Files:    map[string]node.File{"/etc/systemd/system/containerd.service.d/slow.conf": {Content: slowStart}},
 		},

@@ -106,6 +106,9 @@ func (k *Kit) program(ctx context.Context, pkg string, flags ...string) (string,
 	return file, err
 }
 
+// Tags are the build tags of a release, as the Makefile has them: a node runs what is released.
+const Tags = "grpcnotrace,urfave_cli_no_template"
+
 // build does it. An up-to-date file is kept by the go command; a new one replaces it by rename, so a node keeps the one it
 // was booted with.
 func (k *Kit) build(ctx context.Context, name, pkg string, flags []string) (string, error) {
@@ -122,7 +125,7 @@ func (k *Kit) build(ctx context.Context, name, pkg string, flags []string) (stri
 		return "", err
 	}
 	defer unlock()
-	cmd := goCommand(ctx, slices.Concat([]string{"build", "-trimpath"}, flags, []string{"-o", out, pkg})...)
+	cmd := goCommand(ctx, slices.Concat([]string{"build", "-trimpath", "-tags", Tags}, flags, []string{"-o", out, pkg})...)
 	cmd.Dir = k.module
 	cmd.Env = append(cmd.Env, "GOTMPDIR="+tmp)
 	if err := run(cmd); err != nil {
