@@ -67,6 +67,19 @@ func (f *fixture) contents(t *testing.T) map[string]string {
 	return out
 }
 
+// outdated has an older installation, and a newer daemon to install.
+func outdated(t *testing.T, f *fixture) {
+	t.Helper()
+	check(t, f.install(t, true))
+	old := filepath.Join(f.root, unitDir, "quiesce.service")
+	check(t, os.WriteFile(old, []byte("[Service]\n"), 0o644))
+	f.sys.stale = false
+	f.opt.Binary = filepath.Join(t.TempDir(), "quiesce")
+	b, err := os.ReadFile(f.opt.Self)
+	check(t, err)
+	check(t, os.WriteFile(f.opt.Binary, append(b, '\n'), 0o755))
+}
+
 // TestCrash ends the installation, an upgrade and the removal at each of their steps: every file is wholly old or new,
 // and the same command again ends as it would have.
 func TestCrash(t *testing.T) {
@@ -76,16 +89,6 @@ func TestCrash(t *testing.T) {
 	remove := func(*fixture) func(*Node) error {
 		return func(n *Node) error { return n.Remove(t.Context(), false) }
 	}
-	upgraded := func(t *testing.T, f *fixture) {
-		check(t, f.install(t, true))
-		old := filepath.Join(f.root, unitDir, "quiesce.service")
-		check(t, os.WriteFile(old, []byte("[Service]\n"), 0o644))
-		f.sys.stale = false
-		f.opt.Binary = filepath.Join(t.TempDir(), "quiesce")
-		b, err := os.ReadFile(f.opt.Self)
-		check(t, err)
-		check(t, os.WriteFile(f.opt.Binary, append(b, '\n'), 0o755))
-	}
 	for name, tc := range map[string]struct {
 		before func(*testing.T, *fixture)
 		act    func(*fixture) func(*Node) error
@@ -93,7 +96,7 @@ func TestCrash(t *testing.T) {
 	}{
 		"install":             {func(*testing.T, *fixture) {}, install, true},
 		"install in an image": {func(*testing.T, *fixture) {}, install, false},
-		"upgrade":             {upgraded, install, true},
+		"upgrade":             {outdated, install, true},
 		"remove":              {func(t *testing.T, f *fixture) { check(t, f.install(t, true)) }, remove, true},
 	} {
 		t.Run(name, func(t *testing.T) {

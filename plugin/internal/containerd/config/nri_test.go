@@ -29,47 +29,50 @@ func TestNRIIsTurnedOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			at := Place{Root: path, Version: tc.version, NRI: tc.ask}
-			apply := func(want ...Handler) []byte {
-				c, err := Read(at)
-				if err != nil {
-					t.Fatal(err)
-				}
-				changes, err := c.Change(want)
-				if err == nil {
-					err = Check(t.Context(), "", c, changes, want, []string{"spin"}[len(want):])
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, ch := range changes {
-					if ch.New == nil {
-						err = os.Remove(ch.Path)
-					} else {
-						_ = os.MkdirAll(filepath.Dir(ch.Path), 0o755)
-						err = os.WriteFile(ch.Path, ch.New, 0o644)
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-				}
-				b, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return b
-			}
 			h := Handler{Name: "spin", Type: "io.containerd.spin.v2"}
-			if b := apply(h); strings.Contains(string(b), "disable = false") != tc.want {
+			if b := changed(t, at, h); strings.Contains(string(b), "disable = false") != tc.want {
 				t.Errorf("the file is\n%s", b)
 			}
-			if again := apply(h); len(again) == 0 {
+			if again := changed(t, at, h); len(again) == 0 {
 				t.Error("the file is empty")
 			}
-			if b := apply(); string(b) != tc.root {
+			if b := changed(t, at); string(b) != tc.root {
 				t.Errorf("afterwards the file is\n%s", b)
 			}
 		})
 	}
+}
+
+// changed gives a place the handlers that are wanted instead of spin, and returns its root file.
+func changed(t *testing.T, at Place, want ...Handler) []byte {
+	t.Helper()
+	c, err := Read(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes, err := c.Change(want)
+	if err == nil {
+		err = Check(t.Context(), "", c, changes, want, []string{"spin"}[len(want):])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ch := range changes {
+		if ch.New == nil {
+			err = os.Remove(ch.Path)
+		} else {
+			_ = os.MkdirAll(filepath.Dir(ch.Path), 0o755)
+			err = os.WriteFile(ch.Path, ch.New, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(at.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // TestNRITable turns NRI on in a table that somebody else wrote, byte for byte, and back.
