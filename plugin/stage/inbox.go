@@ -141,20 +141,15 @@ func (b *Inbox) copyIn(ctx context.Context, name string, i int, open Source, pro
 
 // copyDigest writes src to name and tells its size and digest.
 func (t *Tree) copyDigest(ctx context.Context, name string, src io.Reader, progress func(int64)) (File, error) {
-	hashed := newAside(io.LimitReader(src, MaxFile+1), sha256.New())
-	c := &counter{ctx: ctx, r: hashed, progress: progress}
-	var sum []byte
-	err := func() error {
-		defer func() { sum = hashed.sum() }()
-		return t.Write(name, c, Attr{Mode: 0o600})
-	}()
-	if err != nil {
+	c := &counter{ctx: ctx, r: io.LimitReader(src, MaxFile+1), progress: progress}
+	sum := sha256.New()
+	if err := t.Write(name, hashed{c, sum}, Attr{Mode: 0o600}); err != nil {
 		return File{}, err
 	}
 	if c.n > MaxFile {
 		return File{}, fmt.Errorf("copy %s: more than the %d bytes allowed", name, MaxFile)
 	}
-	return File{Size: c.n, SHA256: hex.EncodeToString(sum)}, nil
+	return File{Size: c.n, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
 type counter struct {

@@ -4,72 +4,75 @@ import (
 	"hash"
 	"io"
 	"os"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// chunk is how much is read, written and handed to the disk at a time.
-const chunk = 1 << 20
+// What is read and written at a time, how much of it may wait for its hash, and how much the disk is handed at a time.
+const (
+	chunk   = 256 << 10
+	waiting = 8
+	begin   = 2 << 20
+)
 
-// writeNow is SYNC_FILE_RANGE_WRITE of sync_file_range(2).
-const writeNow = 2
-
-// pour writes what r gives and has the disk begin while it goes on, so that the sync at the end finds little left.
+// pour writes what r gives.
 func pour(f *os.File, r io.Reader) error {
-	size := chunk
-	if small, ok := r.(interface{ Len() int }); ok {
-		size = min(size, small.Len()+1)
-	}
-	buf := make([]byte, size)
-	var at int64
-	for {
-		n, err := io.ReadFull(r, buf)
-		if _, werr := f.Write(buf[:n]); werr != nil {
-			return werr
-		}
-		if n == chunk {
-			_ = syscall.SyncFileRange(int(f.Fd()), at, chunk, writeNow) // only a hint: f.Sync is what counts
-		}
-		at += int64(n)
-		switch err {
-		case nil:
-		case io.EOF, io.ErrUnexpectedEOF:
-			return nil
-		default:
-			return err
-		}
-	}
+	_, err := io.Copy(&early{f: f}, r)
+	return err
 }
 
-// aside hashes in a goroutine of its own what is read through it; sum ends it.
-type aside struct {
-	r      io.Reader
-	chunks chan []byte
-	done   chan struct{}
-	h      hash.Hash
+// early is a file that the disk begins to write while more comes, so that the sync at the end finds little left.
+type early struct {
+	f         *os.File
+	at, begun int64
 }
 
-func newAside(r io.Reader, h hash.Hash) *aside {
-	a := &aside{r: r, h: h, chunks: make(chan []byte, 4), done: make(chan struct{})}
-	go func() {
-		defer close(a.done)
-		for b := range a.chunks {
-			_, _ = h.Write(b) // never fails
-		}
-	}()
-	return a
-}
-
-func (a *aside) Read(p []byte) (int, error) {
-	n, err := a.r.Read(p)
-	if n > 0 {
-		a.chunks <- append([]byte(nil), p[:n]...)
+func (e *early) Write(p []byte) (int, error) {
+	n, err := e.f.Write(p)
+	if e.at += int64(n); e.at-e.begun >= begin {
+		// Linux begins to write what is dirty (mm/fadvise.c), through an overlay too, as sync_file_range does not. Only a hint.
+		_ = unix.Fadvise(int(e.f.Fd()), e.begun, e.at-e.begun, unix.FADV_DONTNEED)
+		e.begun = e.at
 	}
 	return n, err
 }
 
-// sum is called once, when nothing is read any more.
-func (a *aside) sum() []byte {
-	close(a.chunks)
-	<-a.done
-	return a.h.Sum(nil)
+// hashed hashes, in a goroutine of its own, the very bytes that it gives to be written.
+type hashed struct {
+	io.Reader
+	sum hash.Hash
+}
+
+// WriteTo is part of io.WriterTo; when it returns, nothing is hashed any more.
+func (h hashed) WriteTo(w io.Writer) (n int64, err error) {
+	free, full, done := make(chan []byte, waiting), make(chan []byte, waiting), make(chan struct{})
+	go func() {
+		defer close(done)
+		for b := range full {
+			_, _ = h.sum.Write(b) // never fails
+			free <- b[:chunk]
+		}
+	}()
+	defer func() {
+		close(full)
+		<-done
+	}()
+	for range waiting {
+		free <- make([]byte, chunk)
+	}
+	for {
+		b := <-free
+		got, err := h.Read(b)
+		full <- b[:got]
+		wrote, werr := w.Write(b[:got])
+		n += int64(wrote)
+		switch {
+		case werr != nil:
+			return n, werr
+		case err == io.EOF: //nolint:errorlint // readers give it as it is
+			return n, nil
+		case err != nil:
+			return n, err
+		}
+	}
 }
