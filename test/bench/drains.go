@@ -73,7 +73,7 @@ func drains(ctx context.Context, b *bench) (lines []measure.Line, err error) {
 			return lines, fmt.Errorf("%d pods: %w", n, err)
 		}
 	}
-	spread, err := measure.Interleave(ctx, max(1, b.rounds/2),
+	spread, err := measure.Interleave(ctx, b.rounds,
 		func(ctx context.Context) (float64, error) { return d.spread(ctx, crowd, d.drain) },
 		func(ctx context.Context) (float64, error) { return d.spread(ctx, crowd, d.together) })
 	if err != nil {

@@ -108,7 +108,7 @@ func criGap(ctx context.Context, b *bench) (lines []measure.Line, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	counts := []int{0, 20, 110}
+	counts, rounds := []int{0, 20, 110}, []int{8 * b.rounds, 4 * b.rounds, 2 * b.rounds} // a round with few pods is short, and noisy
 	if b.quick {
 		counts = []int{0, 4}
 	}
@@ -119,7 +119,7 @@ func criGap(ctx context.Context, b *bench) (lines []measure.Line, err error) {
 				return lines, err
 			}
 		}
-		got, err := measure.Interleave(ctx, 2*b.rounds,
+		got, err := measure.Interleave(ctx, rounds[i],
 			func(ctx context.Context) (float64, error) { return longestGap(ctx, l, a.once) },
 			func(ctx context.Context) (float64, error) {
 				return longestGap(ctx, l, func(ctx context.Context) error { return plainRestart(ctx, l) })

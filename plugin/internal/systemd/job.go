@@ -15,7 +15,15 @@ type job struct {
 	id         int
 	verb, unit string
 	conn       *sd.Conn
+	bus        context.CancelFunc // ends conn, if it is over the bus, where anyone may send signals
 	done       chan string
+}
+
+func (j *job) close() {
+	j.conn.Close()
+	if j.bus != nil {
+		j.bus()
+	}
 }
 
 const (
@@ -27,16 +35,26 @@ const (
 // begin queues a job. systemd may be executing itself anew (daemon-reexec, every upgrade of its package): its private
 // socket is gone for a moment and its connections end.
 func begin(ctx context.Context, verb, unit string, call func(*sd.Conn, chan<- string) (int, error)) (*job, error) {
-	for try := 1; ; try++ {
+	return beginOver(ctx, func(ctx context.Context) (*sd.Conn, context.CancelFunc, error) {
 		conn, err := connect(ctx)
+		return conn, nil, err
+	}, verb, unit, call)
+}
+
+// dial connects to systemd; over the bus what it gives besides ends the connection.
+type dial func(context.Context) (*sd.Conn, context.CancelFunc, error)
+
+func beginOver(ctx context.Context, dial dial, verb, unit string, call func(*sd.Conn, chan<- string) (int, error)) (*job, error) {
+	for try := 1; ; try++ {
+		conn, bus, err := dial(ctx)
 		if err != nil {
 			return nil, err
 		}
-		j := &job{verb: verb, unit: unit, conn: conn, done: make(chan string, 1)}
+		j := &job{verb: verb, unit: unit, conn: conn, bus: bus, done: make(chan string, 1)}
 		if j.id, err = call(conn, j.done); err == nil {
 			return j, nil
 		}
-		conn.Close()
+		j.close()
 		_, answered := errors.AsType[dbus.Error](err)
 		if answered || ctx.Err() != nil || try == tries {
 			return nil, fmt.Errorf("%s unit %s: %w", verb, unit, err)
@@ -47,7 +65,7 @@ func begin(ctx context.Context, verb, unit string, call func(*sd.Conn, chan<- st
 // end waits for the job's end. The result of one whose connection was lost is not told any more: such a job is judged by
 // what the unit is once systemd no longer has the job.
 func (j *job) end(ctx context.Context, good func(Process) bool) error {
-	defer j.conn.Close()
+	defer j.close()
 	result, err := j.wait(ctx)
 	if err != nil {
 		return err
@@ -69,13 +87,20 @@ func (j *job) end(ctx context.Context, good func(Process) bool) error {
 	}
 }
 
-// wait gives the job's result; none if systemd has forgotten the job and nothing was told.
+// wait gives the job's result; none if systemd has forgotten the job and nothing was told. A signal over
+// the bus that tells the end of a job that systemd still has is forged.
 func (j *job) wait(ctx context.Context) (string, error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for gone := 0; gone < 2; { // one that was told late is told by the second look
 		select {
 		case result := <-j.done:
+			if j.bus == nil {
+				return result, nil
+			}
+			if there, err := j.queued(ctx); err == nil && there {
+				continue
+			}
 			return result, nil
 		case <-ctx.Done():
 			return "", fmt.Errorf("%s unit %s: %w", j.verb, j.unit, context.Cause(ctx))

@@ -43,7 +43,7 @@ func RunOnce(ctx context.Context, name string, argv, cleanup []string, limit tim
 		property("NotifyAccess", "main"),
 		property("TimeoutStartUSec", uint64(limit.Microseconds())), //nolint:gosec // not negative
 	}
-	j, err := begin(ctx, "start", name, func(conn *sd.Conn, done chan<- string) (int, error) {
+	j, err := beginOver(ctx, connectBus, "start", name, func(conn *sd.Conn, done chan<- string) (int, error) {
 		return conn.StartTransientUnitContext(ctx, name, "fail", props, done)
 	})
 	if err != nil {

@@ -97,7 +97,7 @@ func (u Unit) Restart(ctx context.Context) (before, after Process, err error) {
 	if before, err = u.Process(ctx); err != nil {
 		return before, after, err
 	}
-	j, err := begin(ctx, "restart", u.Name, func(conn *dbus.Conn, done chan<- string) (int, error) {
+	j, err := beginOver(ctx, connectBus, "restart", u.Name, func(conn *dbus.Conn, done chan<- string) (int, error) {
 		// The start limit counts our restarts too (5 in 10 s by default); resetting fails only if there is nothing to reset.
 		_ = conn.ResetFailedUnitContext(ctx, u.Name)
 		return conn.RestartUnitContext(ctx, u.Name, "replace", done)
@@ -114,7 +114,7 @@ func (u Unit) Restart(ctx context.Context) (before, after Process, err error) {
 
 // Start starts the unit and waits for its job, which for a oneshot ends when its program has.
 func (u Unit) Start(ctx context.Context) error {
-	j, err := begin(ctx, "start", u.Name, func(conn *dbus.Conn, done chan<- string) (int, error) {
+	j, err := beginOver(ctx, connectBus, "start", u.Name, func(conn *dbus.Conn, done chan<- string) (int, error) {
 		_ = conn.ResetFailedUnitContext(ctx, u.Name)
 		return conn.StartUnitContext(ctx, u.Name, "replace", done)
 	})
