@@ -78,6 +78,7 @@ type Engine struct {
 	mu     sync.Mutex // for all of state
 	state  *State
 	watch  *watch
+	known  chan struct{}  // closed when the processes are known
 	boxes  sync.WaitGroup // sandboxes that are being stopped
 	saveMu sync.Mutex
 	saved  uint64 // change up to which the State is durable
@@ -87,8 +88,10 @@ type Engine struct {
 // leasePer is added to a lease for each container of a step: that many runc run at the same time.
 const leasePer = 40 * time.Millisecond
 
-// reachFirst is how long a drain waits until it knows the processes; a few milliseconds for each shim are usual.
-const reachFirst = time.Second
+const (
+	reachFirst = time.Second      // is waited at most until the processes are known; a few milliseconds for each shim are usual
+	reachLimit = 30 * time.Second // for the runtime to tell them
+)
 
 // State is a copy for whoever looks on; nil before Run.
 func (e *Engine) State() *State {
@@ -107,20 +110,20 @@ func (e *Engine) Run(ctx context.Context, st *State) error {
 	e.state = st
 	st.Phase = Draining
 	e.mu.Unlock()
-	var reaching sync.WaitGroup
-	reached := make(chan struct{})
-	reaching.Go(func() {
-		defer close(reached)
-		e.reach(ctx)
-	})
-	defer reaching.Wait()
+	e.known = make(chan struct{})
+	reach, cancel := context.WithCancel(ctx)
+	go func() {
+		defer close(e.known)
+		e.reach(reach)
+	}()
+	defer func() { cancel(); <-e.known }()
 	e.watch = newWatch(e.Observer)
 	stop := e.watch.start(ctx)
 	defer func() { e.boxes.Wait(); stop() }()
 	if err := e.hooks(ctx, PreDrain, nil); err != nil {
 		return e.abort(ctx, err)
 	}
-	wait(ctx, reached, reachFirst) // beside it the signals of a large tier would lie far apart; a shim that hangs makes it wait, not the drain
+	wait(ctx, e.known, reachFirst) // beside it the signals of a large tier would lie far apart; a shim that hangs makes it wait, not the drain
 	e.leftBoxes(ctx)
 	for i := st.Current; i < len(st.Steps) && ctx.Err() == nil; i++ {
 		if err := e.tier(ctx, i); err != nil {
@@ -167,7 +170,7 @@ func (e *Engine) reach(ctx context.Context) {
 	if e.Reacher == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, exitLimit)
+	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
 	all, err := e.Reacher.Reach(ctx)
 	if err != nil {

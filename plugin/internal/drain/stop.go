@@ -20,6 +20,7 @@ const (
 	again     = 200 * time.Millisecond // between tries while the runtime does not answer
 	podStop   = 15 * time.Second       // for one sandbox: a network plugin that is gone blocks
 	exitLimit = 5 * time.Second        // for the runtime to tell how a container ended
+	noteLimit = 30 * time.Second       // for the runtime to note that a process has: one with much to do took over 10 s
 )
 
 // glance is what the runtime said of all containers at once. Asked for each by itself before its signal, the signals of a
@@ -100,17 +101,20 @@ func (e *Engine) container(ctx context.Context, p *PodRecord, c *ContainerRecord
 
 // verify asks the runtime how a container ended whose process has: it takes note some time after that.
 func (e *Engine) verify(ctx context.Context, c *ContainerRecord) {
-	pause := pollFirst
-	for end := time.Now().Add(KillSlack); c.Outcome == "" && ctx.Err() == nil; pause = min(2*pause, again) {
+	pause, end := pollFirst, time.Now().Add(noteLimit)
+	if last := later(e.state.Deadline, time.Now().Add(KillSlack)); end.After(last) {
+		end = last
+	}
+	for ; c.Outcome == "" && ctx.Err() == nil; pause = min(2*pause, again) {
 		x, err := e.exit(ctx, c.ID)
 		switch {
 		case ctx.Err() != nil:
 		case err == nil && (x.Ended || !x.Known):
 			e.record(ctx, c, x)
-		case err != nil || time.Now().After(end):
+		case time.Now().After(end):
 			e.record(ctx, c, Exit{Known: true, Ended: true, Lost: true, At: time.Now()})
 		default:
-			wait(ctx, nil, pause)
+			wait(ctx, nil, pause) // it does not answer, or does not know yet
 		}
 	}
 }

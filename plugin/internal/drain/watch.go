@@ -145,17 +145,22 @@ func (w *watch) kick() {
 // follow ends the wait for a container as soon as its process has ended: containerd notes that some 90 ms later, and what
 // follows need not wait for that. stop ends it.
 func (e *Engine) follow(ctx context.Context, c *ContainerRecord, gone <-chan struct{}) (stop func()) {
-	e.mu.Lock()
-	at := c.Reach
-	e.mu.Unlock()
-	if e.Ended == nil || !at.Runc || closed(gone) {
+	if e.Ended == nil || closed(gone) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if e.Ended(ctx, at) {
+		select {
+		case <-e.known:
+		case <-ctx.Done():
+			return
+		}
+		e.mu.Lock()
+		at := c.Reach
+		e.mu.Unlock()
+		if at.Runc && e.Ended(ctx, at) {
 			e.watch.end(c.ID)
 		}
 	}()
