@@ -108,7 +108,7 @@ func criGap(ctx context.Context, b *bench) (lines []measure.Line, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	counts, rounds := []int{0, 20, 110}, []int{8 * b.rounds, 4 * b.rounds, 2 * b.rounds} // a round with few pods is short, and noisy
+	counts, rounds := []int{0, 20, 110}, []int{8 * b.rounds, 3 * b.rounds, 2 * b.rounds} // a round with few pods is short, and noisy
 	if b.quick {
 		counts = []int{0, 4}
 	}

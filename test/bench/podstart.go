@@ -37,24 +37,14 @@ func podStart(ctx context.Context, b *bench) (lines []measure.Line, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	s := &starter{l: l, peer: other, block: 10}
-	rounds := 20
+	s := &starter{l: l, peer: other, block: 5}
+	rounds := 40
 	if b.quick {
 		rounds = 2
 	}
-	var ours, peers, none measure.Series
-	for range rounds {
-		for _, m := range []struct {
-			into *measure.Series
-			on   func(context.Context) error
-			off  string
-		}{{&ours, s.quiesce, "quiesce"}, {&peers, s.other, "peer"}, {&none, nil, ""}} {
-			took, err := s.with(ctx, m.on, m.off)
-			if err != nil {
-				return nil, err
-			}
-			*m.into = append(*m.into, took...)
-		}
+	ours, peers, none, err := s.turns(ctx, rounds)
+	if err != nil {
+		return nil, err
 	}
 	lines = append(lines, measure.Line{
 		Name: fmt.Sprintf("pod start, %d pods (floor: no plugin)", len(ours)), Unit: "ms", Ours: ours, Peer: peers, PeerName: other.String(), Floor: none,
@@ -79,6 +69,27 @@ func podStart(ctx context.Context, b *bench) (lines []measure.Line, err error) {
 		Name: fmt.Sprintf("answer on the NRI socket, 99th percentile of %d", len(calls[0])), Unit: "µs", Ours: p99(calls[0]), Peer: p99(calls[1]),
 		PeerName: other.String(), Goal: measure.Goal{Base: measure.ToPeer, Limit: 1},
 	}), nil
+}
+
+// turns starts pods with quiesce, with the peer, and with no plugin, in turn. Who begins changes: what a block leaves to be
+// written meets each of the others alike.
+func (s *starter) turns(ctx context.Context, rounds int) (ours, peers, none measure.Series, err error) {
+	turns := []struct {
+		into *measure.Series
+		on   func(context.Context) error
+		off  string
+	}{{&ours, s.quiesce, "quiesce"}, {&peers, s.other, "peer"}, {&none, nil, ""}}
+	for round := range rounds {
+		for i := range turns {
+			m := turns[(i+round)%len(turns)]
+			took, err := s.with(ctx, m.on, m.off)
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			*m.into = append(*m.into, took...)
+		}
+	}
+	return ours, peers, none, nil
 }
 
 func (s *starter) quiesce(ctx context.Context) error {
