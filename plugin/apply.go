@@ -25,8 +25,10 @@ import (
 // ticketAge is how long a ticket is good for.
 const ticketAge = time.Minute
 
-// lastLook is how long apply waits for creations to end before it puts a restart off.
-const lastLook = 10 * time.Second
+const (
+	lastLook   = 10 * time.Second // for creations to end, before a restart is put off
+	fenceLimit = 35 * time.Second // for the daemon's fence: after the restart before, its plugin may not be registered yet
+)
 
 func applyCommand() *cli.Command {
 	return &cli.Command{
@@ -93,7 +95,7 @@ func longest(cfg Config, store *stage.Store) time.Duration {
 	if err != nil {
 		return 0
 	}
-	each := time.Duration(cfg.VerifyTimeout) + 2*time.Duration(cfg.FreezeLimit) + lastLook + 30*time.Second
+	each := time.Duration(cfg.VerifyTimeout) + 2*time.Duration(cfg.FreezeLimit) + fenceLimit + lastLook + 30*time.Second
 	return time.Duration(len(pending)+2) * each
 }
 
@@ -133,7 +135,7 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 	a.Unit, a.CRI, a.Rules, a.Step = unit, client, cfg.rules(), failpoint.At
 	a.Verify, a.Look = time.Duration(cfg.VerifyTimeout), lastLook
 	a.Fence = func(ctx context.Context, up bool) error {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, fenceLimit)
 		defer cancel()
 		return daemon.Fence(ctx, up)
 	}

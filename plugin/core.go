@@ -127,9 +127,9 @@ func ignoreClosed(err error) error {
 func (c *core) guards() daemon.Guards { return daemon.Guards{Apply: c.fence, Drain: c.drains} }
 
 // serve starts everything in g.
-func (c *core) serve(ctx context.Context, g *errgroup.Group, state *node.State, status func() nri.Status, start func(context.Context, apply.Ticket) error) {
+func (c *core) serve(ctx context.Context, g *errgroup.Group, state *node.State, session *nri.Session, start func(context.Context, apply.Ticket) error) {
 	d := &daemon.Daemon{
-		Version: version, Unit: c.cfg.Unit, Store: c.store, State: state, CRI: c.client, NRI: status, Fences: c.fence, Drains: c.drains,
+		Version: version, Unit: c.cfg.Unit, Store: c.store, State: state, CRI: c.client, NRI: session.Status, Hurry: session.Hurry, Fences: c.fence, Drains: c.drains,
 		Rules: c.cfg.rules(), Policy: c.cfg.policy(), Start: start, Notes: func() []string { return c.degraded(ctx) },
 		Found: func() *profile.Found { return c.found(ctx) }, Unused: c.unused,
 		Stops: observer(c.cfg), Empty: emptier(c.cfg), Resume: resumer(c.cfg),

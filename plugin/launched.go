@@ -61,7 +61,7 @@ func runLaunched(ctx context.Context, configFile string) error {
 			log.G(ctx).WithError(cerr).Error("idle: the configuration cannot be used")
 			return nil //nolint:nilerr // to end would cost containerd's start 5 s
 		}
-		return beLesser(ctx, cfg, state, fence, session.Status)
+		return beLesser(ctx, cfg, state, fence, session)
 	})
 	if err := g.Wait(); !errors.Is(err, errRuntimeEnded) {
 		return err
@@ -72,12 +72,12 @@ func runLaunched(ctx context.Context, configFile string) error {
 var errRuntimeEnded = errors.New("the runtime ended the connection")
 
 // beLesser decides whenever no host service does.
-func beLesser(ctx context.Context, cfg Config, state *node.State, fence *daemon.Switch, status func() nri.Status) error {
+func beLesser(ctx context.Context, cfg Config, state *node.State, fence *daemon.Switch, session *nri.Session) error {
 	last := ""
 	for ctx.Err() == nil {
 		why := idle(ctx)
 		if why == "" {
-			if err := decideUntilHost(ctx, cfg, state, fence, status); err != nil {
+			if err := decideUntilHost(ctx, cfg, state, fence, session); err != nil {
 				why = err.Error()
 			}
 		}
@@ -110,7 +110,7 @@ func idle(ctx context.Context) string {
 }
 
 // decideUntilHost is the daemon until the host service comes.
-func decideUntilHost(ctx context.Context, cfg Config, state *node.State, fence *daemon.Switch, status func() nri.Status) error {
+func decideUntilHost(ctx context.Context, cfg Config, state *node.State, fence *daemon.Switch, session *nri.Session) error {
 	if err := furnish(cfg); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func decideUntilHost(ctx context.Context, cfg Config, state *node.State, fence *
 	defer end()
 	g, ctx := errgroup.WithContext(ctx)
 	log.G(ctx).WithField("version", version).WithField("config", fmt.Sprintf("%+v", cfg)).Info("quiesce runs, launched by containerd")
-	c.serve(ctx, g, state, status, launchedStarter(cfg))
+	c.serve(ctx, g, state, session, launchedStarter(cfg))
 	g.Go(func() error {
 		for ctx.Err() == nil && idle(ctx) == "" {
 			pause(ctx, lookForHost)

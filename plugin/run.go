@@ -55,7 +55,7 @@ func run(ctx context.Context, cfg Config) error {
 	log.G(ctx).WithField("version", version).WithField("config", fmt.Sprintf("%+v", cfg)).Info("quiesce runs")
 	defer systemd.Stopping(ctx)
 	g, ctx := errgroup.WithContext(ctx)
-	c.serve(ctx, g, state, session.Status, starter(cfg))
+	c.serve(ctx, g, state, session, starter(cfg))
 	g.Go(func() error { return session.Run(ctx) })
 	g.Go(func() error {
 		return systemd.Watchdog(ctx, control.NewClient(cfg.controlSocket()).Alive)

@@ -51,7 +51,7 @@ func (c *Client) Release(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "release", &Request{}, nil)
 }
 
-// Fence refuses new containers for a short time, or no longer.
+// Fence refuses new containers for a short time, or no longer. One that goes up is there when it returns, as far as there can be one.
 func (c *Client) Fence(ctx context.Context, up bool) error {
 	return c.call(ctx, http.MethodPost, "fence", &Request{Up: up}, nil)
 }

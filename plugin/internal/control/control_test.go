@@ -63,7 +63,7 @@ func (b *backend) Hold(who string) error {
 	return nil
 }
 
-func (b *backend) Fence(up bool) {
+func (b *backend) Fence(_ context.Context, up bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fenced = up

@@ -22,7 +22,7 @@ type Backend interface {
 	Status() Status
 	Figures() Status       // Status less what has to be asked for on the node: how the runtime was found, and most notes
 	Hold(who string) error // an empty who releases
-	Fence(up bool)
+	Fence(ctx context.Context, up bool)
 	DrainChanged() error // its state on disk is another
 }
 
@@ -103,18 +103,18 @@ func handler(ctx context.Context, b Backend) http.Handler {
 		b.Figures() // needs every lock of the daemon
 		w.WriteHeader(http.StatusNoContent)
 	})
-	mux.HandleFunc("POST /v1/hold", do(func(r Request) error {
+	mux.HandleFunc("POST /v1/hold", do(func(_ context.Context, r Request) error {
 		if r.Who == "" {
 			return errors.New("who: must say who holds, and why")
 		}
 		return b.Hold(r.Who)
 	}))
-	mux.HandleFunc("POST /v1/release", do(func(Request) error { return b.Hold("") }))
-	mux.HandleFunc("POST /v1/fence", do(func(r Request) error {
-		b.Fence(r.Up)
+	mux.HandleFunc("POST /v1/release", do(func(context.Context, Request) error { return b.Hold("") }))
+	mux.HandleFunc("POST /v1/fence", do(func(ctx context.Context, r Request) error {
+		b.Fence(ctx, r.Up)
 		return nil
 	}))
-	mux.HandleFunc("POST /v1/drain", do(func(Request) error { return b.DrainChanged() }))
+	mux.HandleFunc("POST /v1/drain", do(func(context.Context, Request) error { return b.DrainChanged() }))
 	mux.Handle("GET /metrics", scrape(b))
 	return mux
 }
@@ -138,7 +138,7 @@ type Request struct {
 	Up  bool   `json:"up,omitempty"`
 }
 
-func do(f func(Request) error) http.HandlerFunc {
+func do(f func(context.Context, Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var req Request
 		d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
@@ -147,7 +147,7 @@ func do(f func(Request) error) http.HandlerFunc {
 			http.Error(w, "request: "+err.Error(), http.StatusBadRequest)
 			return
 		}
-		if err := f(req); err != nil {
+		if err := f(r.Context(), req); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}

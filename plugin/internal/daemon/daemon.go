@@ -32,6 +32,7 @@ type Daemon struct {
 	State   *node.State
 	CRI     CRI
 	NRI     func() nri.Status
+	Hurry   func() // has a lost registration tried again at once; nil: nobody can
 	Fences  *Fence
 	Drains  *Drains
 	Rules   node.Rules

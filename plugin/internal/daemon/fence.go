@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,47 @@ func (f *Fence) Refuse(*node.Pod) error {
 		return errFence
 	}
 	return nil
+}
+
+const (
+	fenceLook = 20 * time.Millisecond
+	creation  = 5 * time.Second // from NRI's CreateContainer until CRI lists the container, at most
+)
+
+// Fence is part of control.Backend. One that goes up is there when it returns: the plugin is registered, and CRI lists what it
+// let through before. Where NRI has been away for nriGrace there is none.
+func (d *Daemon) Fence(ctx context.Context, up bool) {
+	d.Fences.Set(up)
+	if !up {
+		return
+	}
+	tick := time.NewTicker(fenceLook)
+	defer tick.Stop()
+	for !d.fenced(time.Now()) {
+		if d.Hurry != nil {
+			d.Hurry()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+	d.Fences.Set(true) // for its whole time from now on
+}
+
+func (d *Daemon) fenced(now time.Time) bool {
+	if s := d.NRI(); !s.Connected {
+		return now.Sub(s.Since) > nriGrace
+	}
+	for _, p := range d.State.Snapshot().Pods {
+		for _, c := range p.Containers {
+			if c.State == node.Created && node.Younger(c.Created, now, creation) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Inherit puts the fence up if apply runs already: it may have had its last look, and the fence of the daemon before is

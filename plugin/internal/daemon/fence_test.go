@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"quiesce/plugin/internal/cri"
@@ -87,4 +88,53 @@ func await(t *testing.T, cond func() bool) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// TestTheFenceIsThere when Fence returns: not before the plugin is registered, and what it let through before is started. Where
+// NRI is away for good there is none to wait for.
+func TestTheFenceIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := time.Now()
+		registered := nri.Status{Connected: true}
+		away := nri.Status{Since: lost}
+		hurried, status := 0, away
+		d := &Daemon{State: node.NewState(), Fences: &Fence{}, NRI: func() nri.Status { return status }, Hurry: func() { hurried++ }}
+		up := func() time.Duration {
+			began := time.Now()
+			d.Fence(t.Context(), true)
+			if d.Fences.Refuse(&node.Pod{}) == nil {
+				t.Error("nobody is refused")
+			}
+			return time.Since(began)
+		}
+		time.AfterFunc(3*time.Second, func() { status = registered })
+		if took := up(); took < 3*time.Second || took > 4*time.Second || hurried == 0 {
+			t.Errorf("the plugin is registered after 3 s, the fence is there after %v, %d times hurried", took, hurried)
+		}
+		if took := up(); took != 0 {
+			t.Errorf("registered: %v", took)
+		}
+		create := node.Event{Kind: node.ContainerCreate, Pod: &node.Pod{ID: "p"}, Container: &node.Container{ID: "c"}, At: time.Now()}
+		d.State.Apply(create)
+		time.AfterFunc(time.Second, func() {
+			create.Kind = node.ContainerStart
+			d.State.Apply(create)
+		})
+		if took := up(); took < time.Second || took > 2*time.Second {
+			t.Errorf("a container that is started after 1 s: %v", took)
+		}
+		create.Kind, create.Container.ID = node.ContainerCreate, "d"
+		d.State.Apply(create)
+		if took := up(); took > creation {
+			t.Errorf("a container that is never started: %v", took)
+		}
+		status = nri.Status{Since: time.Now()}
+		if took := up(); took < nriGrace || took > nriGrace+time.Second {
+			t.Errorf("NRI away for good: %v", took)
+		}
+		d.Fence(t.Context(), false)
+		if err := d.Fences.Refuse(&node.Pod{}); err != nil {
+			t.Error(err)
+		}
+	})
 }

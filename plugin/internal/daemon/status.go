@@ -176,6 +176,3 @@ func (d *Daemon) Hold(who string) error {
 	defer d.State.Signal()
 	return d.Store.SetHold(who)
 }
-
-// Fence is part of control.Backend.
-func (d *Daemon) Fence(up bool) { d.Fences.Set(up) }

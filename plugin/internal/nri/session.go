@@ -56,19 +56,29 @@ type Session struct {
 	launched bool // by the runtime
 	clock    clock
 
+	hurry chan struct{}
+
 	mu     sync.Mutex
 	status Status
 }
 
 // NewSession prepares a session on the runtime's NRI socket.
 func NewSession(socket string, sink Sink, fence Fence) *Session {
-	return &Session{socket: socket, sink: sink, fence: fence, limit: registration, status: Status{Since: time.Now()}}
+	return &Session{socket: socket, sink: sink, fence: fence, limit: registration, hurry: make(chan struct{}, 1), status: Status{Since: time.Now()}}
 }
 
 // NewLaunched prepares the session of a plugin that the runtime started itself: its connection, and the plugin's name, are
 // in the environment.
 func NewLaunched(sink Sink, fence Fence) *Session {
-	return &Session{sink: sink, fence: fence, limit: registration, launched: true, status: Status{Since: time.Now()}}
+	return &Session{sink: sink, fence: fence, limit: registration, launched: true, hurry: make(chan struct{}, 1), status: Status{Since: time.Now()}}
+}
+
+// Hurry has a registration that failed tried again at once. It may be called at any time.
+func (s *Session) Hurry() {
+	select {
+	case s.hurry <- struct{}{}:
+	default:
+	}
 }
 
 // Status may be called at any time.
@@ -116,8 +126,10 @@ func (s *Session) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-time.After(retry):
+			retry = min(retry*2, lastRetry)
+		case <-s.hurry:
+			retry = firstRetry
 		}
-		retry = min(retry*2, lastRetry)
 	}
 	return nil
 }
