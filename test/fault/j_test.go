@@ -1,7 +1,6 @@
 package fault_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
