@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,11 +95,10 @@ func await(t *testing.T, cond func() bool) {
 // NRI is away for good there is none to wait for.
 func TestTheFenceIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lost := time.Now()
-		registered := nri.Status{Connected: true}
-		away := nri.Status{Since: lost}
-		hurried, status := 0, away
-		d := &Daemon{State: node.NewState(), Fences: &Fence{}, NRI: func() nri.Status { return status }, Hurry: func() { hurried++ }}
+		var status atomic.Pointer[nri.Status]
+		status.Store(&nri.Status{Since: time.Now()})
+		hurried := 0
+		d := &Daemon{State: node.NewState(), Fences: &Fence{}, NRI: func() nri.Status { return *status.Load() }, Hurry: func() { hurried++ }}
 		up := func() time.Duration {
 			began := time.Now()
 			d.Fence(t.Context(), true)
@@ -107,28 +107,26 @@ func TestTheFenceIsThere(t *testing.T) {
 			}
 			return time.Since(began)
 		}
-		time.AfterFunc(3*time.Second, func() { status = registered })
+		time.AfterFunc(3*time.Second, func() { status.Store(&nri.Status{Connected: true}) })
 		if took := up(); took < 3*time.Second || took > 4*time.Second || hurried == 0 {
 			t.Errorf("the plugin is registered after 3 s, the fence is there after %v, %d times hurried", took, hurried)
 		}
 		if took := up(); took != 0 {
 			t.Errorf("registered: %v", took)
 		}
-		create := node.Event{Kind: node.ContainerCreate, Pod: &node.Pod{ID: "p"}, Container: &node.Container{ID: "c"}, At: time.Now()}
-		d.State.Apply(create)
-		time.AfterFunc(time.Second, func() {
-			create.Kind = node.ContainerStart
-			d.State.Apply(create)
-		})
+		event := func(kind node.EventKind, id string) {
+			d.State.Apply(node.Event{Kind: kind, Pod: &node.Pod{ID: "p"}, Container: &node.Container{ID: id}, At: time.Now()})
+		}
+		event(node.ContainerCreate, "c")
+		time.AfterFunc(time.Second, func() { event(node.ContainerStart, "c") })
 		if took := up(); took < time.Second || took > 2*time.Second {
 			t.Errorf("a container that is started after 1 s: %v", took)
 		}
-		create.Kind, create.Container.ID = node.ContainerCreate, "d"
-		d.State.Apply(create)
+		event(node.ContainerCreate, "d")
 		if took := up(); took > creation {
 			t.Errorf("a container that is never started: %v", took)
 		}
-		status = nri.Status{Since: time.Now()}
+		status.Store(&nri.Status{Since: time.Now()})
 		if took := up(); took < nriGrace || took > nriGrace+time.Second {
 			t.Errorf("NRI away for good: %v", took)
 		}
