@@ -98,8 +98,10 @@ type Source func(index int) (io.ReadCloser, error)
 // are filled in; a digest that is given must fit. progress, which may be nil, is told the bytes as they are written.
 func (b *Inbox) Stage(ctx context.Context, m Manifest, open Source, progress func(int64)) (Manifest, error) {
 	tmp := path.Join("tmp", m.ID)
-	if err := b.tree.Mkdir(path.Join(tmp, filesDir), 0o700); err != nil {
-		return m, err
+	for _, dir := range []string{tmp, path.Join(tmp, filesDir)} {
+		if _, err := b.tree.make(dir, 0o700); err != nil { // what is written there syncs it, and the rename its parent
+			return m, errors.Join(err, b.tree.Remove(tmp))
+		}
 	}
 	m, err := b.fill(ctx, tmp, m, open, progress)
 	if err == nil {

@@ -149,18 +149,26 @@ func (t *Tree) Mkdir(name string, mode fs.FileMode) error {
 	if err := t.Mkdir(path.Dir(name), mode); err != nil {
 		return err
 	}
+	if made, err := t.make(name, mode); err != nil || !made {
+		return err
+	}
+	return t.Sync(path.Dir(name))
+}
+
+// make makes a directory that is not durable yet, unless it is there.
+func (t *Tree) make(name string, mode fs.FileMode) (made bool, err error) {
 	t.before("make", name)
 	switch err := t.root.Mkdir(name, mode); {
 	case errors.Is(err, fs.ErrExist):
-		return nil
+		return false, nil
 	case err != nil:
-		return fmt.Errorf("make directory: %w", err)
+		return false, fmt.Errorf("make directory: %w", err)
 	}
 	t.before("chmod", name)
 	if err := t.root.Chmod(name, mode); err != nil { // whatever the umask is
-		return fmt.Errorf("make directory: %w", err)
+		return false, fmt.Errorf("make directory: %w", err)
 	}
-	return t.Sync(path.Dir(name))
+	return true, nil
 }
 
 // Remove removes name with all below it; one that is not there is no error.
