@@ -69,7 +69,7 @@ func TestASourceThatEnds(t *testing.T) {
 	for _, want := range []error{io.ErrUnexpectedEOF, context.Canceled} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		src := io.MultiReader(bytes.NewReader(make([]byte, 3*chunk+1)), iotest.ErrReader(want))
-		if want == context.Canceled {
+		if errors.Is(want, context.Canceled) {
 			src = endless(func() { cancel(nil) })
 		}
 		_, err := tree.copyDigest(ctx, "x", src, nil)
