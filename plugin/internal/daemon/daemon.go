@@ -55,11 +55,12 @@ type Daemon struct {
 	heir     bool      // of an apply that ran before: its fence is up; only Run uses it
 	swept    time.Time // when shims were looked at; only Run uses it
 	noted    noted     // only Run uses it
+	rest     rest
 }
 
 const (
 	listTimeout = 5 * time.Second
-	idleList    = 30 * time.Second     // between lists while nothing is pending
+	idleList    = 30 * time.Second     // between lists while nothing is pending; see restList too
 	tick        = time.Second          // between looks at the inbox, and between lists while something is pending
 	nriGrace    = 30 * time.Second     // how long a lost NRI connection is waited for before lists alone decide
 	calm        = 5 * time.Millisecond // lets a burst of events pass; the quiet period begins after it
@@ -71,27 +72,26 @@ func (d *Daemon) Run(ctx context.Context) error {
 	applied := make(chan error, 1)
 	running := false
 	emptied := make(chan error, 1)
+	var dec gate.Decision
 	for {
-		in, err := d.look(ctx, running)
-		if err != nil {
-			return err
-		}
-		d.disown(in)
-		dec := g.Decide(in)
-		d.show(ctx, in, dec)
-		d.note(ctx, dec, time.Now())
-		if dec.Open && !in.Running {
-			running = true
-			t := apply.Ticket{Ready: dec.Ready, Undecided: dec.Tired, Forced: dec.Forced, Due: dec.Due, Issued: time.Now().UTC()}
-			log.G(ctx).WithField("entries", t.Ready).Info("the gate opens")
-			go func() { applied <- d.Start(ctx, t) }()
-		} else if d.sweeps(in, dec) {
-			running = true
-			go func() { applied <- d.Start(ctx, apply.Ticket{Issued: time.Now().UTC()}) }() // for no entry: it only puts in order
-		}
-		if work := d.emptying(in, dec); work != nil {
-			d.busy = true
-			go func() { emptied <- work(ctx) }()
+		if !d.rests(time.Now()) {
+			in, err := d.look(ctx, running)
+			if err != nil {
+				return err
+			}
+			d.disown(in)
+			dec = g.Decide(in)
+			d.show(ctx, in, dec)
+			d.note(ctx, dec, time.Now())
+			if t := d.ticket(ctx, in, dec); t != nil {
+				running = true
+				go func() { applied <- d.Start(ctx, *t) }()
+			}
+			if work := d.emptying(in, dec); work != nil {
+				d.busy = true
+				go func() { emptied <- work(ctx) }()
+			}
+			d.settle(in, dec, running || d.busy)
 		}
 		select {
 		case <-ctx.Done():
@@ -107,10 +107,23 @@ func (d *Daemon) Run(ctx context.Context) error {
 			d.busy = false
 			d.drained(ctx, err)
 		case <-d.State.Wake():
+			d.rest.found = false
 			d.pause(ctx, calm)
 		case <-time.After(until(dec)):
 		}
 	}
+}
+
+// ticket is what apply is to be started with now, or nil.
+func (d *Daemon) ticket(ctx context.Context, in gate.Input, dec gate.Decision) *apply.Ticket {
+	if dec.Open && !in.Running {
+		log.G(ctx).WithField("entries", dec.Ready).Info("the gate opens")
+		return &apply.Ticket{Ready: dec.Ready, Undecided: dec.Tired, Forced: dec.Forced, Due: dec.Due, Issued: time.Now().UTC()}
+	}
+	if d.sweeps(in, dec) {
+		return &apply.Ticket{Issued: time.Now().UTC()} // for no entry: it only puts in order
+	}
+	return nil
 }
 
 // last waits for the apply that was begun: it is a unit of its own and goes on without the daemon, but its ticket should
@@ -160,7 +173,7 @@ func (d *Daemon) look(ctx context.Context, running bool) (gate.Input, error) {
 	}
 	snap := d.State.Snapshot()
 	work := len(pending) > 0 || in.Unfinished || in.Died
-	if !in.Running && (work || time.Since(snap.Listed) > idleList) {
+	if !in.Running && (work || d.listDue(snap.Listed, time.Now())) {
 		if err := d.list(ctx); err != nil {
 			in.Synced, in.Answers = err.Error(), false
 		}
