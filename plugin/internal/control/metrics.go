@@ -40,7 +40,7 @@ func metrics() []metric {
 		{"nri_connected", "Whether the NRI plugin is registered and synchronized.", gauge, nil, value(func(s Status) float64 { return one(s.NRI.Connected) })},
 		{"nri_last_transition_timestamp_seconds", "When the NRI connection was made or lost last.", gauge, nil, value(func(s Status) float64 { return unix(s.NRI.Since) })},
 		{"runtime_answers", "Whether the runtime's CRI answered when it was asked last.", gauge, nil, value(func(s Status) float64 { return one(s.Runtime.Error == "" && !s.Runtime.Listed.IsZero()) })},
-		{"runtime_listed_timestamp_seconds", "When the runtime's pods were listed last.", gauge, nil, value(func(s Status) float64 { return unix(s.Runtime.Listed) })},
+		{"runtime_listed_timestamp_seconds", "When the runtime's pods were listed last: every two minutes while nothing happens.", gauge, nil, value(func(s Status) float64 { return unix(s.Runtime.Listed) })},
 		{"handler_pods", "Pods that use a runtime handler; the empty one is the runtime's default.", gauge, []string{"handler"}, handlerPods},
 		{"handler_live", "1 for each handler that quiesce has installed.", gauge, []string{"handler"}, handlerLive},
 	}

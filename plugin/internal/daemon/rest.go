@@ -48,9 +48,12 @@ func (d *Daemon) settle(in gate.Input, dec gate.Decision, busy bool) {
 // listDue tells whether a list of all pods is due while nothing is pending. After a restart the runtime may not tell how its
 // old pods end.
 func (d *Daemon) listDue(listed, now time.Time) bool {
-	s, age := d.NRI(), now.Sub(listed)
-	if s.Connected && (d.rest.found || listed.Before(s.Since)) {
-		return age > restList || listed.Before(s.Since)
+	every, s := idleList, d.NRI()
+	switch {
+	case s.Connected && listed.Before(s.Since):
+		return true
+	case s.Connected && d.rest.found:
+		every = restList
 	}
-	return age > idleList
+	return now.Sub(listed) > every
 }
