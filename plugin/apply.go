@@ -135,7 +135,11 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 	a.Unit, a.CRI, a.Rules, a.Step = unit, client, cfg.rules(), failpoint.At
 	a.Verify, a.Look = time.Duration(cfg.VerifyTimeout), lastLook
 	a.Fence = func(ctx context.Context, up bool) error {
-		ctx, cancel := context.WithTimeout(ctx, fenceLimit)
+		limit := 2 * time.Second
+		if up {
+			limit = fenceLimit
+		}
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		return daemon.Fence(ctx, up)
 	}
