@@ -1,5 +1,5 @@
 // Command soak lets pods and changes come and go on a node for a long time, and looks whether the daemon grows: its
-// memory, file descriptors and threads over time go to out/soak.json, and as a picture to out/soak.svg. It fails if they do.
+// memory, file descriptors and goroutines over time go to out/soak.json, and as a picture to out/soak.svg. It fails if they do.
 package main
 
 import (
@@ -23,17 +23,19 @@ import (
 
 // sample is the daemon at a moment.
 type sample struct {
-	At      float64 `json:"at_s"`
-	RSS     int     `json:"rss_kib"`
-	Files   int     `json:"fds"`
-	Threads int     `json:"threads"`
-	Done    int     `json:"restarts"` // of containerd, through the gate
+	At         float64 `json:"at_s"`
+	RSS        int     `json:"rss_kib"`
+	Files      int     `json:"fds"`
+	Threads    int     `json:"threads"`
+	Goroutines int     `json:"goroutines"`
+	Done       int     `json:"restarts"` // of containerd, through the gate
 }
 
 // outcome is out/soak.json.
 type outcome struct {
 	Minutes  float64  `json:"minutes"`
 	Pods     int      `json:"pods"`
+	Stuck    int      `json:"stuck_pods"` // their container never ran, or could not be removed
 	Changes  int      `json:"changes"`
 	Restarts int      `json:"restarts"`
 	Grew     []string `json:"grew"`
@@ -69,8 +71,8 @@ func run(ctx context.Context, lasts, every time.Duration, dir string) error {
 	err = errors.Join(err, jerr, os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "soak.json"), append(text, '\n'), 0o644),
 		os.WriteFile(filepath.Join(dir, "soak.svg"), o.picture(), 0o644))
 	last := o.Samples[len(o.Samples)-1]
-	fmt.Printf("%.0f minutes, %d pods, %d changes, %d restarts: %d KiB, %d file descriptors, %d threads at the end\n",
-		o.Minutes, o.Pods, o.Changes, o.Restarts, last.RSS, last.Files, last.Threads)
+	fmt.Printf("%.0f minutes, %d pods (%d stuck), %d changes, %d restarts: %d KiB, %d file descriptors, %d threads, %d goroutines at the end\n",
+		o.Minutes, o.Pods, o.Stuck, o.Changes, o.Restarts, last.RSS, last.Files, last.Threads, last.Goroutines)
 	if err == nil && len(o.Grew) > 0 {
 		err = fmt.Errorf("the daemon grows: %v", o.Grew)
 	}
@@ -84,14 +86,9 @@ func (o *outcome) churn(ctx context.Context, l *lab.Lab, lasts, every time.Durat
 	var g errgroup.Group
 	g.Go(func() error {
 		for ; !over(); o.Pods++ {
-			p, err := l.RunPod(ctx, node.Pod{Name: fmt.Sprintf("soak-%d", o.Pods), Containers: []node.Container{node.Shell("sleep 0.3; exit 3")}})
-			if err == nil {
-				err = l.Until(ctx, "the pod is removed", func(ctx context.Context) (bool, error) {
-					return p.Remove(ctx) == nil, nil // its cgroup may be busy for a moment
-				})
-			}
-			if err != nil {
-				return err
+			if err := onePod(ctx, l, o.Pods); err != nil && ctx.Err() == nil {
+				o.Stuck++
+				fmt.Printf("pod %d: %v\n", o.Pods, err)
 			}
 		}
 		return nil
@@ -138,14 +135,28 @@ func (o *outcome) churn(ctx context.Context, l *lab.Lab, lasts, every time.Durat
 	return err
 }
 
+// onePod lets a pod come and go. A container that was made while containerd went down may never run (containerd#10437).
+func onePod(ctx context.Context, l *lab.Lab, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	p, err := l.RunPod(ctx, node.Pod{Name: fmt.Sprintf("soak-%d", n), Containers: []node.Container{node.Shell("sleep 0.3; exit 3")}})
+	if err != nil {
+		return err
+	}
+	return l.Until(ctx, "the pod is removed", func(ctx context.Context) (bool, error) {
+		return p.Remove(ctx) == nil, nil // its cgroup may be busy for a moment
+	})
+}
+
 // look reads what the kernel says of the daemon.
 func look(ctx context.Context, l *lab.Lab) (s sample, err error) {
 	out, err := l.Exec(ctx, "sh", "-c", `p=/proc/$(systemctl show -p MainPID --value quiesce.service)
-awk '/^VmRSS/ {print $2}' $p/status; ls $p/fd | wc -l; ls $p/task | wc -l`)
+awk '/^VmRSS/ {print $2}' $p/status; ls $p/fd | wc -l; ls $p/task | wc -l
+printf 'GET /metrics HTTP/1.0\r\n\r\n' | socat -t5 - UNIX-CONNECT:/run/quiesce/control.sock | awk '/^go_goroutines/ {print $2}'`)
 	if err != nil {
 		return s, err
 	}
-	if _, err := fmt.Sscan(out, &s.RSS, &s.Files, &s.Threads); err != nil {
+	if _, err := fmt.Sscan(out, &s.RSS, &s.Files, &s.Threads, &s.Goroutines); err != nil {
 		return s, fmt.Errorf("read %q: %w", out, err)
 	}
 	st, err := l.Status(ctx)
@@ -173,6 +184,7 @@ func (o *outcome) judge() {
 		{"memory", func(s sample) int { return s.RSS }, 3 << 10},
 		{"file descriptors", func(s sample) int { return s.Files }, 6},
 		{"threads", func(s sample) int { return s.Threads }, 6},
+		{"goroutines", func(s sample) int { return s.Goroutines }, 10},
 	} {
 		before, after := middle(n/4, max(n/4+1, n/2), m.of), middle(3*n/4, n, m.of)
 		if after > before+m.slack+before/10 {

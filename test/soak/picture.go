@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// picture draws the samples: a panel each for memory, file descriptors and threads, from zero to the most.
+// picture draws the samples: a panel each for memory, file descriptors, threads and goroutines, from zero to the most.
 func (o *outcome) picture() []byte {
 	const width, height, left = 800, 130, 60
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width+left+20, 3*(height+40))
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width+left+20, 4*(height+40))
 	end := o.Samples[len(o.Samples)-1].At
 	for i, p := range []struct {
 		name string
@@ -18,6 +18,7 @@ func (o *outcome) picture() []byte {
 		{"memory, MiB", func(s sample) float64 { return float64(s.RSS) / 1024 }},
 		{"file descriptors", func(s sample) float64 { return float64(s.Files) }},
 		{"threads", func(s sample) float64 { return float64(s.Threads) }},
+		{"goroutines", func(s sample) float64 { return float64(s.Goroutines) }},
 	} {
 		top, most := 20+i*(height+40), 1.0
 		for _, s := range o.Samples {

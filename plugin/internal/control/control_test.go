@@ -192,6 +192,11 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("metrics lack %q:\n%s", line, b)
 		}
 	}
+	for _, name := range []string{"go_goroutines", "process_resident_memory_bytes", "process_open_fds"} {
+		if !strings.Contains(string(b), "\n"+name+" ") {
+			t.Errorf("metrics lack %s:\n%s", name, b)
+		}
+	}
 }
 
 func TestNoDaemon(t *testing.T) {

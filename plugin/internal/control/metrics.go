@@ -199,7 +199,8 @@ func reference() string {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nOn the control socket, and on `metricsAddress` where that is set:\n\n" +
 		"    curl --unix-socket /run/quiesce/control.sock http://quiesce/metrics\n\n" +
-		"Rules and a dashboard are in [manifests/monitoring](../../manifests/monitoring). This page is made of the code.\n\n" +
+		"Rules and a dashboard are in [manifests/monitoring](../../manifests/monitoring). Beside these are the `go_` and `process_` metrics of every\n" +
+		"Prometheus client: memory, file descriptors, goroutines. This page is made of the code.\n\n" +
 		"| metric | kind | labels | meaning |\n|---|---|---|---|\n")
 	row := func(name, kind, help string, labels ...string) {
 		fmt.Fprintf(&b, "| `quiesce_%s` | %s | %s | %s |\n", name, kind, strings.Join(labels, ", "), help)

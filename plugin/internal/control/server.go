@@ -14,6 +14,7 @@ import (
 
 	"github.com/containerd/log"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -121,7 +122,7 @@ func handler(ctx context.Context, b Backend) http.Handler {
 
 func scrape(b Backend) http.Handler {
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(collector{b})
+	reg.MustRegister(collector{b}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
 }
 

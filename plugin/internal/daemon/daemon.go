@@ -64,6 +64,7 @@ const (
 	tick        = time.Second          // between looks at the inbox, and between lists while something is pending
 	nriGrace    = 30 * time.Second     // how long a lost NRI connection is waited for before lists alone decide
 	calm        = 5 * time.Millisecond // lets a burst of events pass; the quiet period begins after it
+	idleCalm    = 200 * time.Millisecond // the same while nothing waits: whoever starts many pods is not to pay for a look at each
 )
 
 // Run decides until ctx ends.
@@ -108,7 +109,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			d.drained(ctx, err)
 		case <-d.State.Wake():
 			d.rest.found = false
-			d.pause(ctx, calm)
+			d.pause(ctx, burst(dec))
 		case <-time.After(until(dec)):
 		}
 	}
@@ -144,6 +145,14 @@ func until(dec gate.Decision) time.Duration {
 		return min(dec.Check, tick)
 	}
 	return tick
+}
+
+// burst is how long events may follow each other before they are looked at.
+func burst(dec gate.Decision) time.Duration {
+	if dec.Phase == gate.Idle {
+		return idleCalm
+	}
+	return calm
 }
 
 // pause lets a burst of events pass.
