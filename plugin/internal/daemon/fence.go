@@ -16,22 +16,23 @@ const fenceTime = time.Minute
 
 // Fence refuses new containers while apply takes its last look, so that none is half made when the runtime goes down.
 // The kubelet tries again.
-type Fence struct{ until atomic.Int64 }
+type Fence struct{ until atomic.Pointer[time.Time] } // by the monotonic clock
 
 var errFence = errors.New("quiesce is about to restart containerd: try again in a moment")
 
 // Set puts the fence up for fenceTime, or takes it down.
 func (f *Fence) Set(up bool) {
 	if up {
-		f.until.Store(time.Now().Add(fenceTime).UnixNano())
+		until := time.Now().Add(fenceTime)
+		f.until.Store(&until)
 	} else {
-		f.until.Store(0)
+		f.until.Store(nil)
 	}
 }
 
 // Refuse is called in NRI's CreateContainer.
 func (f *Fence) Refuse(*node.Pod) error {
-	if time.Now().UnixNano() < f.until.Load() {
+	if until := f.until.Load(); until != nil && time.Now().Before(*until) {
 		return errFence
 	}
 	return nil
