@@ -47,7 +47,7 @@ func (b *Bench) judge(ctx context.Context, o *Outcome, entries []stage.Entry) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	if err := b.onDisk(names, live); err != nil {
+	if err := b.onDisk(ctx, names, live); err != nil {
 		wrong("%v", err)
 	}
 	if err := b.loaded(ctx, names); err != nil {
@@ -128,7 +128,7 @@ func (b *Bench) settled(o *Outcome, entries []stage.Entry) ([]stage.Entry, error
 var typeLine = regexp.MustCompile(`(?m)^\s*runtime_type = ['"]([^'"]+)['"]`)
 
 // onDisk compares containerd's configuration and the shims with what is live.
-func (b *Bench) onDisk(names []string, live map[string]stage.Entry) error {
+func (b *Bench) onDisk(ctx context.Context, names []string, live map[string]stage.Entry) error {
 	files, err := filepath.Glob(b.Path(confDir) + "/conf.d/*.toml")
 	if err != nil {
 		return err
@@ -166,20 +166,31 @@ func (b *Bench) onDisk(names []string, live map[string]stage.Entry) error {
 			}
 		}
 	}
-	return b.onlyShims(keep)
+	return b.onlyShims(ctx, keep)
 }
 
-func (b *Bench) onlyShims(keep map[string]bool) error {
-	des, err := os.ReadDir(b.Path(optDir + "/shims"))
-	if err != nil {
-		return err
-	}
-	for _, de := range des {
-		if !keep[de.Name()] {
-			return fmt.Errorf("shims of nobody: %s", de.Name())
+// swept is how long the daemon takes at most to have a shim removed that could not be when it should have been: it rests for
+// half a minute, and tries each half minute.
+const swept = 90 * time.Second
+
+func (b *Bench) onlyShims(ctx context.Context, keep map[string]bool) error {
+	ctx, cancel := context.WithTimeout(ctx, swept)
+	defer cancel()
+	var left []string
+	err := b.Until(ctx, "no shim is left over", func(context.Context) (bool, error) {
+		des, err := os.ReadDir(b.Path(optDir + "/shims"))
+		left = nil
+		for _, de := range des {
+			if !keep[de.Name()] {
+				left = append(left, de.Name())
+			}
 		}
+		return len(left) == 0, err
+	})
+	if len(left) > 0 {
+		return fmt.Errorf("shims of nobody: %s", strings.Join(left, " "))
 	}
-	return nil
+	return err
 }
 
 // loaded compares what containerd has with what is live.
