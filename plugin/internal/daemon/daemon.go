@@ -60,10 +60,10 @@ type Daemon struct {
 
 const (
 	listTimeout = 5 * time.Second
-	idleList    = 30 * time.Second     // between lists while nothing is pending; see restList too
-	tick        = time.Second          // between looks at the inbox, and between lists while something is pending
-	nriGrace    = 30 * time.Second     // how long a lost NRI connection is waited for before lists alone decide
-	calm        = 5 * time.Millisecond // lets a burst of events pass; the quiet period begins after it
+	idleList    = 30 * time.Second       // between lists while nothing is pending; see restList too
+	tick        = time.Second            // between looks at the inbox, and between lists while something is pending
+	nriGrace    = 30 * time.Second       // how long a lost NRI connection is waited for before lists alone decide
+	calm        = 5 * time.Millisecond   // lets a burst of events pass; the quiet period begins after it
 	idleCalm    = 200 * time.Millisecond // the same while nothing waits: whoever starts many pods is not to pay for a look at each
 )
 
