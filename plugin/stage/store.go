@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -164,10 +165,10 @@ func (s *Store) Hold() Hold {
 func (s *Store) Staged() ([]Entry, error) { return s.entries(s.inbox, "new") }
 
 // Acting lists what was taken and is not settled, in the order in which it was taken.
-func (s *Store) Acting() ([]Entry, error) { return s.entries(s.store, "act") }
+func (s *Store) Acting() ([]Entry, error) { return s.own("act") }
 
 // Rejected lists what is in bad.
-func (s *Store) Rejected() ([]Entry, error) { return s.entries(s.store, "bad") }
+func (s *Store) Rejected() ([]Entry, error) { return s.own("bad") }
 
 // Pending is Acting, then Staged: the order in which they count.
 func (s *Store) Pending() ([]Entry, error) {
@@ -189,7 +190,19 @@ func byOrder(a, b Entry) int {
 }
 
 // Current lists what is live and what was removed last, in the order in which it was taken.
-func (s *Store) Current() ([]Entry, error) { return s.entries(s.store, "cur") }
+func (s *Store) Current() ([]Entry, error) { return s.own("cur") }
+
+// own lists a room of the store. An entry that a fault of this host keeps from being read is an error: without it others
+// would seem to count.
+func (s *Store) own(room string) ([]Entry, error) {
+	all, err := s.entries(s.store, room)
+	for _, e := range all {
+		if hostFault(e.Err) {
+			err = errors.Join(err, fmt.Errorf("read entry %s: %w", s.store.Path(path.Join(room, e.ID)), e.Err))
+		}
+	}
+	return all, err
+}
 
 func (s *Store) entries(t *Tree, room string) ([]Entry, error) {
 	at, err := t.pin(room)
@@ -218,8 +231,9 @@ func (t *Tree) read(id string) (e Entry) {
 	dir, err := t.pin(id)
 	if err == nil {
 		defer dir.Close()
-		e.State = dir.state()
-		e.Manifest, err = dir.entry(id)
+		if e.State, err = dir.state(); err == nil {
+			e.Manifest, err = dir.entry(id)
+		}
 	}
 	if err != nil {
 		e.Err, e.ID = err, id
@@ -227,17 +241,22 @@ func (t *Tree) read(id string) (e Entry) {
 	return e
 }
 
+// exists is false only where there is nothing for certain.
 func exists(t *Tree, name string) bool {
 	_, err := t.root.Lstat(name)
-	return err == nil
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func (t *Tree) state() State {
-	var st State
-	if b, err := t.Read("state.json", MaxManifest); err == nil {
-		_ = json.Unmarshal(b, &st) // a state that cannot be read counts as none: it only orders and explains
+// state is an error only for a fault of this host; one that is not what it should be counts as none.
+func (t *Tree) state() (st State, err error) {
+	b, err := t.Read("state.json", MaxManifest)
+	if hostFault(err) {
+		return st, err
 	}
-	return st
+	if err == nil {
+		_ = json.Unmarshal(b, &st)
+	}
+	return st, nil
 }
 
 // Last gives for each handler the entry that counts: the one taken last.

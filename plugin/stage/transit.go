@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -16,7 +17,10 @@ import (
 // Take copies a staged entry into act and checks the copy. An entry that is not what its manifest
 // says is rejected, and the reason returned as *RejectedError. Needs Lock.
 func (s *Store) Take(ctx context.Context, e Entry) (Entry, error) {
-	if s.known(e.ID) { // a crash came between copy and removal, or the id was used before
+	switch known, err := s.known(e.ID); {
+	case err != nil:
+		return e, err
+	case known: // a crash came between copy and removal, or the id was used before
 		return e, s.leave(e.ID)
 	}
 	part := path.Join("act", "."+e.ID)
@@ -39,8 +43,13 @@ func (s *Store) Take(ctx context.Context, e Entry) (Entry, error) {
 	return e, s.leave(e.ID)
 }
 
-func (s *Store) known(id string) bool {
-	return slices.ContainsFunc([]string{"act", "cur", "bad"}, func(room string) bool { return exists(s.store, path.Join(room, id)) })
+func (s *Store) known(id string) (bool, error) {
+	for _, room := range []string{"act", "cur", "bad"} {
+		if _, err := s.store.root.Lstat(path.Join(room, id)); !errors.Is(err, fs.ErrNotExist) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // RejectedError says why an entry can never be applied.
@@ -225,12 +234,12 @@ func (s *Store) Settle(e Entry) error {
 	return err
 }
 
-// Outdated lists the entries none of whose handlers they are the last to name.
+// Outdated lists the entries none of whose handlers they are the last to name. Of one that cannot be read nobody knows.
 func Outdated(es []Entry) []Entry {
 	last := Last(es)
 	var out []Entry
 	for _, e := range es {
-		if !slices.ContainsFunc(e.Handlers, func(h Handler) bool { return last[h.Name].ID == e.ID }) {
+		if e.Err == nil && !slices.ContainsFunc(e.Handlers, func(h Handler) bool { return last[h.Name].ID == e.ID }) {
 			out = append(out, e)
 		}
 	}
