@@ -10,7 +10,9 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/containerd/log"
 
@@ -104,7 +106,10 @@ func Unused(store *stage.Store, shims string) (versions []string, err error) {
 	if len(versions) == 0 {
 		return nil, nil
 	}
-	running := executables()
+	running, err := executables()
+	if err != nil {
+		return nil, fmt.Errorf("look for shims in use: %w", err)
+	}
 	return slices.DeleteFunc(versions, func(v string) bool {
 		dir := filepath.Join(shims, v) + "/"
 		return slices.ContainsFunc(running, func(exe string) bool { return strings.HasPrefix(exe, dir) })
@@ -131,15 +136,25 @@ func (a *Apply) sweepShims(ctx context.Context) error {
 	return errs
 }
 
-// executables lists the programs of all processes of the host.
-func executables() (exes []string) {
-	procs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well formed; with /exe every directory would be listed
+// executables lists the programs of all processes of the host, or none: what cannot be looked at may be in use.
+func executables() (exes []string, err error) {
+	procs, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
 	for _, proc := range procs {
-		if exe, err := os.Readlink(filepath.Join(proc, "exe")); err == nil {
+		if _, err := strconv.Atoi(proc.Name()); err != nil {
+			continue
+		}
+		exe, err := os.Readlink(filepath.Join("/proc", proc.Name(), "exe"))
+		switch {
+		case err == nil:
 			exes = append(exes, strings.TrimSuffix(exe, " (deleted)"))
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH): // kernel threads have none
+			return nil, err
 		}
 	}
-	return exes
+	return exes, nil
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
