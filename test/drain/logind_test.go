@@ -57,9 +57,10 @@ func TestDrain_Cancel(t *testing.T) {
 				t.Errorf("net got %v", got)
 			}
 			check(t, l.Until(ctx, "the drain is over", func(ctx context.Context) (bool, error) { return report(ctx, t, l).Phase == "ended", nil }))
-			if s, err := l.Quiesce(ctx, "status"); err != nil || strings.Contains(s, "fence up") {
-				t.Errorf("status: %v\n%s", err, s)
-			}
+			check(t, l.Until(ctx, "the fence is down", func(ctx context.Context) (bool, error) {
+				s, err := l.Quiesce(ctx, "status")
+				return !strings.Contains(s, "fence up"), err
+			}))
 			check(t, l.Until(ctx, "dns has ended", func(ctx context.Context) (bool, error) {
 				all, err := Events(l, "dns")
 				return err == nil && all[len(all)-1].What == "exit", err

@@ -64,7 +64,7 @@ const (
 	tick        = time.Second            // between looks at the inbox, and between lists while something is pending
 	nriGrace    = 30 * time.Second       // how long a lost NRI connection is waited for before lists alone decide
 	calm        = 5 * time.Millisecond   // lets a burst of events pass; the quiet period begins after it
-	idleCalm    = 200 * time.Millisecond // the same while nothing waits: whoever starts many pods is not to pay for a look at each
+	idleEach    = 200 * time.Millisecond // between looks at events while nothing waits: whoever starts many pods is not to pay for each
 )
 
 // Run decides until ctx ends.
@@ -74,8 +74,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	running := false
 	emptied := make(chan error, 1)
 	var dec gate.Decision
+	var looked time.Time
 	for {
 		if !d.rests(time.Now()) {
+			looked = time.Now()
 			in, err := d.look(ctx, running)
 			if err != nil {
 				return err
@@ -109,7 +111,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			d.drained(ctx, err)
 		case <-d.State.Wake():
 			d.rest.found = false
-			d.pause(ctx, burst(dec))
+			d.pause(ctx, burst(dec, looked))
 		case <-time.After(until(dec)):
 		}
 	}
@@ -147,10 +149,10 @@ func until(dec gate.Decision) time.Duration {
 	return tick
 }
 
-// burst is how long events may follow each other before they are looked at.
-func burst(dec gate.Decision) time.Duration {
-	if dec.Phase == gate.Idle {
-		return idleCalm
+// burst is how long more events are waited for before they are looked at.
+func burst(dec gate.Decision, looked time.Time) time.Duration {
+	if dec.Phase == gate.Idle && len(dec.Blockers) == 0 {
+		return max(calm, idleEach-time.Since(looked))
 	}
 	return calm
 }
