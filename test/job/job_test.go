@@ -140,7 +140,7 @@ func TestJob_a_ReadersSeeTheTruth(t *testing.T) {
 
 func TestJob_b_ThreeOverlapAndAFourthComesInTheQuietPeriod(t *testing.T) {
 	t.Parallel()
-	ctx, l := lab.New(t, lab.Options{Name: "job-b", Quiet: 4 * time.Second, Shims: []string{"spin-v2", "wasmtime-v1", "slight-v1", "lunatic-v1"}})
+	ctx, l := lab.New(t, lab.Options{Name: "job-b", Quiet: 8 * time.Second, Shims: []string{"spin-v2", "wasmtime-v1", "slight-v1", "lunatic-v1"}})
 	first := start(ctx, t, l, lab.InstallPod("one", "spin-v2", 0, 0))
 	second := start(ctx, t, l, lab.InstallPod("two", "wasmtime-v1", 1, 0))
 	third := start(ctx, t, l, lab.InstallPod("three", "slight-v1", 10, 0))
@@ -149,7 +149,7 @@ func TestJob_b_ThreeOverlapAndAFourthComesInTheQuietPeriod(t *testing.T) {
 		wantExit(ctx, t, p, "main", 0)
 	}
 	blocked(ctx, t, l, "quiet period", "")
-	fourth := start(ctx, t, l, lab.InstallPod("four", "lunatic-v1", 5, 0)) // longer than the quiet period
+	fourth := start(ctx, t, l, lab.InstallPod("four", "lunatic-v1", 9, 0)) // longer than the quiet period
 	check(t, fourth.Wait(ctx))
 	stopped := time.Now()
 	wantExit(ctx, t, fourth, "main", 0)

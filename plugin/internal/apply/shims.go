@@ -136,7 +136,7 @@ func (a *Apply) sweepShims(ctx context.Context) error {
 	return errs
 }
 
-// executables lists the programs of all processes of the host, or none: what cannot be looked at may be in use.
+// executables lists the programs of all processes of the host. An error says that some could not be looked at.
 func executables() (exes []string, err error) {
 	procs, err := os.ReadDir("/proc")
 	if err != nil {
@@ -150,7 +150,9 @@ func executables() (exes []string, err error) {
 		switch {
 		case err == nil:
 			exes = append(exes, strings.TrimSuffix(exe, " (deleted)"))
-		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH): // kernel threads have none
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH): // kernel threads have none
+		case errors.Is(err, fs.ErrPermission): // it is out of root's reach, and so no shim of the runtime's
+		default:
 			return nil, err
 		}
 	}
