@@ -51,11 +51,14 @@ func keep(t testing.TB, l *lab.Lab) {
 	}
 	var tail []string
 	for line := range strings.Lines(journal) {
-		if strings.Contains(line, " quiesce[") && !strings.Contains(line, "level=debug") && !strings.Contains(line, `"debug"`) {
+		if strings.Contains(line, "level=debug") || strings.Contains(line, `"debug"`) {
+			continue
+		}
+		if strings.Contains(line, " quiesce[") || strings.Contains(line, " systemd[1]: ") && strings.Contains(line, "containerd") || strings.Contains(line, "panic") {
 			tail = append(tail, line)
 		}
 	}
-	t.Logf("end of the journal's lines on quiesce:\n%s", strings.Join(tail[max(0, len(tail)-20):], ""))
+	t.Logf("end of the journal's lines on quiesce and of systemd's on containerd:\n%s", strings.Join(tail[max(0, len(tail)-40):], ""))
 }
 
 func sh(ctx context.Context, t testing.TB, l *lab.Lab, text string) string {

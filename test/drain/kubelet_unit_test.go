@@ -43,7 +43,11 @@ func TestDrain_KubeletUnit(t *testing.T) {
 		out, err := l.Exec(ctx, "systemctl", "is-active", "kubelet")
 		return err == nil && strings.TrimSpace(out) == "active", nil
 	}))
+	check(t, l.WaitCRI(ctx))
 	check(t, k.sync(ctx, web))
+	if got := sh(ctx, t, l, "systemctl show -P NRestarts containerd"); got != "0\n" {
+		t.Errorf("containerd ended by itself: %s", got)
+	}
 }
 
 // TestDrain_StopInStart stops the runtime while the drain unit is still starting: systemd skips its ExecStop then.

@@ -28,7 +28,7 @@ func mutants() map[string][]edit {
 		// Installers in flight do not count.
 		"early-restart": {{"plugin/internal/node/installer.go", "v.InFlight {\n\t\t\tout", "v.InFlight && false {\n\t\t\tout"}},
 		// Containers are created while apply takes its last look.
-		"no-fence": {{"plugin/internal/daemon/fence.go", "f.until.Store(time.Now().Add(fenceTime).UnixNano())", "f.until.Store(0)"}},
+		"no-fence": {{"plugin/internal/daemon/fence.go", "until := time.Now().Add(fenceTime)", "until := time.Time{}"}},
 		// Directories and files are not synced.
 		"no-sync": {syncFile, {"plugin/stage/tree.go", "d.Sync();", "error(nil);"}},
 		// Files are not synced.

@@ -5,8 +5,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"maps"
 	"os"
@@ -56,16 +59,21 @@ func (k *Kit) writeImage(ctx context.Context, file string, img Image) error {
 		}
 		files[dest] = program
 	}
-	var layers [][]byte
+	var layers []blob
+	defer func() {
+		for _, l := range layers {
+			_ = l.data.Close()
+		}
+	}()
 	if !img.Scratch {
-		layer, err := k.busyboxLayer(ctx)
+		layer, err := k.busyboxLayer(ctx, path.Dir(file))
 		if err != nil {
 			return err
 		}
 		layers = append(layers, layer)
 	}
 	if len(files) > 0 {
-		layer, err := filesLayer(files)
+		layer, err := filesLayer(path.Dir(file), files)
 		if err != nil {
 			return err
 		}
@@ -75,14 +83,16 @@ func (k *Kit) writeImage(ctx context.Context, file string, img Image) error {
 }
 
 // busyboxLayer is a file system with a static busybox and links for all its applets.
-func (k *Kit) busyboxLayer(ctx context.Context) ([]byte, error) {
+func (k *Kit) busyboxLayer(ctx context.Context, dir string) (blob, error) {
 	busybox := path.Join(k.rootfs, "bin/busybox")
 	applets, err := exec.CommandContext(ctx, busybox, "--list").Output()
 	if err != nil {
-		return nil, fmt.Errorf("list applets: %w", err)
+		return blob{}, fmt.Errorf("list applets: %w", err)
 	}
-	var l layer
-	l.open()
+	l, err := newArchive(dir)
+	if err != nil {
+		return blob{}, err
+	}
 	for _, dir := range []string{"bin/", "etc/", "root/", "tmp/", "var/"} {
 		l.add(tar.Header{Name: dir, Typeflag: tar.TypeDir, Mode: 0o755}, nil)
 	}
@@ -92,15 +102,16 @@ func (k *Kit) busyboxLayer(ctx context.Context) ([]byte, error) {
 			l.add(tar.Header{Name: "bin/" + applet, Typeflag: tar.TypeSymlink, Linkname: "busybox", Mode: 0o777}, nil)
 		}
 	}
-	passwd := []byte("root:x:0:0:root:/root:/bin/sh\n")
-	l.add(tar.Header{Name: "etc/passwd", Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(passwd))}, passwd)
+	l.addBytes("etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"))
 	return l.close()
 }
 
 // filesLayer is a file system with copies of files of this machine; a file that is there more than once has links.
-func filesLayer(files map[string]string) ([]byte, error) {
-	var l layer
-	l.open()
+func filesLayer(dir string, files map[string]string) (blob, error) {
+	l, err := newArchive(dir)
+	if err != nil {
+		return blob{}, err
+	}
 	first := map[string]string{}
 	for _, dest := range slices.Sorted(maps.Keys(files)) {
 		source := files[dest]
@@ -117,109 +128,141 @@ func filesLayer(files map[string]string) ([]byte, error) {
 // inTar is how an archive names a path.
 func inTar(dest string) string { return strings.TrimPrefix(path.Clean(dest), "/") }
 
-// layer is a tar archive in memory that keeps its first error.
-type layer struct {
-	buf bytes.Buffer
-	tar *tar.Writer
-	err error
+// archive is a tar archive in a file without a name; it keeps its first error. Images are large and several nodes are made
+// at once, so nothing of them is held in memory.
+type archive struct {
+	file *os.File
+	sum  hash.Hash
+	tar  *tar.Writer
+	err  error
 }
 
-func (l *layer) open() { l.tar = tar.NewWriter(&l.buf) }
+// blob is content of an OCI layout.
+type blob struct {
+	data   *os.File // at its start
+	digest string   // in hexadecimal
+	size   int64
+}
 
-func (l *layer) add(h tar.Header, data []byte) {
-	if l.err == nil {
-		l.err = l.tar.WriteHeader(&h)
+func newArchive(dir string) (*archive, error) {
+	f, err := os.CreateTemp(dir, ".archive-")
+	if err != nil {
+		return nil, fmt.Errorf("create archive: %w", err)
 	}
-	if l.err == nil {
-		_, l.err = l.tar.Write(data)
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, fmt.Errorf("create archive: %w", errors.Join(err, f.Close()))
+	}
+	a := &archive{file: f, sum: sha256.New()}
+	a.tar = tar.NewWriter(io.MultiWriter(f, a.sum))
+	return a, nil
+}
+
+// add adds an entry with what is read from r, which h gives the size of.
+func (a *archive) add(h tar.Header, r io.Reader) {
+	if a.err == nil {
+		a.err = a.tar.WriteHeader(&h)
+	}
+	if a.err == nil && r != nil {
+		_, a.err = io.CopyN(a.tar, r, h.Size)
 	}
 }
 
-func (l *layer) addFile(dest, source string) {
-	info, err := os.Stat(source)
+// addBytes adds a file.
+func (a *archive) addBytes(name string, data []byte) {
+	a.add(tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(data))}, bytes.NewReader(data))
+}
+
+// addFile adds a copy of a file of this machine.
+func (a *archive) addFile(dest, source string) {
+	f, err := os.Open(source)
 	if err == nil {
-		var data []byte
-		if data, err = os.ReadFile(source); err == nil {
-			l.add(tar.Header{
-				Name: inTar(dest), Typeflag: tar.TypeReg,
-				Mode: int64(info.Mode().Perm()), Size: int64(len(data)),
-			}, data)
+		defer func() { _ = f.Close() }()
+		var info os.FileInfo
+		if info, err = f.Stat(); err == nil {
+			a.add(tar.Header{Name: inTar(dest), Typeflag: tar.TypeReg, Mode: int64(info.Mode().Perm()), Size: info.Size()}, f)
 		}
 	}
-	if l.err == nil {
-		l.err = err
+	if a.err == nil {
+		a.err = err
 	}
 }
 
-func (l *layer) close() ([]byte, error) {
-	if l.err == nil {
-		l.err = l.tar.Close()
+// close ends the archive. The caller closes what it returns.
+func (a *archive) close() (blob, error) {
+	if a.err == nil {
+		a.err = a.tar.Close()
 	}
-	if l.err != nil {
-		return nil, fmt.Errorf("write layer: %w", l.err)
+	var size int64
+	if a.err == nil {
+		size, a.err = a.file.Seek(0, io.SeekCurrent)
 	}
-	return l.buf.Bytes(), nil
+	if a.err == nil {
+		_, a.err = a.file.Seek(0, io.SeekStart)
+	}
+	if a.err != nil {
+		return blob{}, fmt.Errorf("write archive: %w", errors.Join(a.err, a.file.Close()))
+	}
+	return blob{a.file, hex.EncodeToString(a.sum.Sum(nil)), size}, nil
 }
 
 // descriptor points at a blob of an OCI layout.
 type descriptor struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
-	Size        int               `json:"size"`
+	Size        int64             `json:"size"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// layout is an OCI layout being written to a tar archive.
-type layout struct{ layer }
+// blobs is where a layout keeps its blobs.
+const blobs = "blobs/sha256/"
 
-// blob adds data and returns what points at it.
-func (l *layout) blob(mediaType string, data []byte) descriptor {
-	sum := fmt.Sprintf("%x", sha256.Sum256(data))
-	l.add(tar.Header{Name: "blobs/sha256/" + sum, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(data))}, data)
-	return descriptor{MediaType: mediaType, Digest: "sha256:" + sum, Size: len(data)}
-}
-
-func (l *layout) json(mediaType string, v any) descriptor {
+// json adds v as a blob.
+func (a *archive) json(mediaType string, v any) descriptor {
 	data, err := json.Marshal(v)
-	if l.err == nil {
-		l.err = err
+	if a.err == nil {
+		a.err = err
 	}
-	return l.blob(mediaType, data)
+	sum := fmt.Sprintf("%x", sha256.Sum256(data))
+	a.addBytes(blobs+sum, data)
+	return descriptor{MediaType: mediaType, Digest: "sha256:" + sum, Size: int64(len(data))}
 }
 
 // writeLayout writes the OCI layout of an image with the given layers.
-func writeLayout(file string, img Image, layers [][]byte) error {
+func writeLayout(file string, img Image, layers []blob) error {
 	const kind = "application/vnd.oci.image."
-	var l layout
-	l.open()
-	var blobs []descriptor
+	a, err := newArchive(path.Dir(file))
+	if err != nil {
+		return err
+	}
+	var list []descriptor
 	var ids []string
-	for _, data := range layers {
-		d := l.blob(kind+"layer.v1.tar", data)
-		blobs, ids = append(blobs, d), append(ids, d.Digest)
+	for _, l := range layers {
+		a.add(tar.Header{Name: blobs + l.digest, Typeflag: tar.TypeReg, Mode: 0o644, Size: l.size}, l.data)
+		d := descriptor{MediaType: kind + "layer.v1.tar", Digest: "sha256:" + l.digest, Size: l.size}
+		list, ids = append(list, d), append(ids, d.Digest)
 	}
 	env := append([]string{"PATH=/usr/local/bin:/usr/bin:/bin"}, img.Env...)
-	config := l.json(kind+"config.v1+json", map[string]any{
+	config := a.json(kind+"config.v1+json", map[string]any{
 		"os": "linux", "architecture": runtime.GOARCH,
 		"config": map[string]any{"Entrypoint": img.Entrypoint, "Env": env, "StopSignal": img.StopSignal},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": ids},
 	})
-	manifest := l.json(kind+"manifest.v1+json", map[string]any{
-		"schemaVersion": 2, "mediaType": kind + "manifest.v1+json", "config": config, "layers": blobs,
+	manifest := a.json(kind+"manifest.v1+json", map[string]any{
+		"schemaVersion": 2, "mediaType": kind + "manifest.v1+json", "config": config, "layers": list,
 	})
 	manifest.Annotations = map[string]string{"io.containerd.image.name": img.Name}
 	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "manifests": []descriptor{manifest}})
-	if err != nil {
-		return fmt.Errorf("encode index: %w", err)
+	if a.err == nil {
+		a.err = err
 	}
-	version := []byte(`{"imageLayoutVersion":"1.0.0"}`)
-	l.add(tar.Header{Name: "index.json", Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(index))}, index)
-	l.add(tar.Header{Name: "oci-layout", Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(version))}, version)
-	data, err := l.close()
+	a.addBytes("index.json", index)
+	a.addBytes("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
+	whole, err := a.close()
 	if err != nil {
 		return err
 	}
-	return writeFileAtomic(file, bytes.NewReader(data), 0o644)
+	defer func() { _ = whole.data.Close() }()
+	return writeFileAtomic(file, whole.data, 0o644)
 }
 
 // writeFileAtomic writes beside name and renames.
