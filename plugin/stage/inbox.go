@@ -43,7 +43,8 @@ func OpenInbox(dir string) (*Inbox, error) {
 // Close releases the directory.
 func (b *Inbox) Close() error { return b.tree.Close() }
 
-// Pending lists the staged entries that can be read, in no order.
+// Pending lists the staged entries that are entries, in no order, without those that others keep to themselves. It is an
+// error that the host cannot read one: what is staged is not known then.
 func (b *Inbox) Pending() ([]Manifest, error) {
 	room, err := b.tree.pin("new")
 	if err != nil {
@@ -56,8 +57,11 @@ func (b *Inbox) Pending() ([]Manifest, error) {
 	}
 	var out []Manifest
 	for _, n := range names {
-		if e := room.read(n); e.Err == nil {
+		switch e := room.read(n); {
+		case e.Err == nil:
 			out = append(out, e.Manifest)
+		case hostFault(e.Err) && !errors.Is(e.Err, fs.ErrPermission):
+			return nil, fmt.Errorf("list staged entries: %w", e.Err)
 		}
 	}
 	return out, nil

@@ -46,6 +46,47 @@ func TestWhatCannotBeReadIsNotAbsent(t *testing.T) {
 	}
 }
 
+// TestPendingSaysWhatItCannotRead: an installer must not take an entry that the disk does not give for one that is not there.
+func TestPendingSaysWhatItCannotRead(t *testing.T) {
+	f := open(t)
+	f.stage(t, install("install-a", "a"), program(t))
+	apart(t, func() {
+		file := filepath.Join(f.dir, "inbox/new/install-a", manifestName)
+		if err := unix.Mount("/proc/self/mem", file, "", unix.MS_BIND, ""); err != nil { // reading it is EIO
+			t.Error(err)
+			return
+		}
+		box, err := OpenInbox(filepath.Join(f.dir, "inbox"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer box.Close()
+		if ms, err := box.Pending(); !errors.Is(err, unix.EIO) || len(ms) > 0 {
+			t.Errorf("%v, %v", ms, err)
+		}
+	})
+	if ms, err := f.inbox.Pending(); err != nil || len(ms) != 1 {
+		t.Errorf("%v, %v", ms, err)
+	}
+}
+
+// apart runs f where its mounts are its own; it needs root.
+func apart(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // ends with this goroutine
+		if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")); err != nil {
+			t.Errorf("have mounts of one's own, which needs root: %v", err)
+			return
+		}
+		f()
+	}()
+	<-done
+}
+
 // asNobody runs f as one who owns all below dir but may read nothing that has no mode, even if this is root's test.
 func asNobody(t *testing.T, dir string, f func()) {
 	t.Helper()

@@ -18,8 +18,8 @@ import (
 type Calls struct {
 	First   int      // how many cases are done
 	Again   []string // keys of those that are tried again first
-	Other   int      // how many of the calls of the other kinds, of each program: those that change and say nothing, and writes after the first
-	Every   int      // only every so many of those that do; 1: all
+	Other   int      // how many of the calls of the kinds more and other, of each program
+	Every   int      // only every so many of those that change or say something, and of reads; 1: all
 	Benches int
 	Say     func(format string, args ...any)
 	Note    func(Called) error // is told of each, one at a time
@@ -28,7 +28,7 @@ type Calls struct {
 // Called is what became of a case.
 type Called struct {
 	Program, Action string
-	Kind            string         // of the call: change, more or other (test/trace)
+	Kind            string         // of the call: change, more, read or other (test/trace)
 	At              int            // which call of the kind
 	Total           map[string]int // how many the program made, by kind
 	Name            int            // the number of that call; 0: it was not reached
@@ -56,6 +56,17 @@ func (b *Bench) installTracer(ctx context.Context) error {
 	return err
 }
 
+// kinds are those of calls, as the tracer lists them.
+var kinds = [...]string{"change", "more", "read", "other"}
+
+// actions are what happens at calls of a kind. A death at one that changes nothing is one at the next that does.
+func actions(kind string) []string {
+	if kind == "change" || kind == "more" {
+		return []string{"error", "kill"}
+	}
+	return []string{"error"}
+}
+
 // call runs a case.
 func (b *Bench) call(ctx context.Context, c Called) (Called, error) {
 	if c.Program == "drain" {
@@ -69,9 +80,12 @@ func (b *Bench) choose(c Called) error {
 }
 
 func (b *Bench) called(c *Called) {
-	var change, more, other int
-	_, _ = fmt.Sscan(b.got("calls"), &change, &more, &other, &c.Name) // the tracer may have been killed too
-	c.Total = map[string]int{"change": change, "more": more, "other": other}
+	n := make([]int, len(kinds))
+	_, _ = fmt.Sscan(b.got("calls"), &n[0], &n[1], &n[2], &n[3], &c.Name) // the tracer may have been killed too
+	c.Total = map[string]int{}
+	for i, kind := range kinds {
+		c.Total[kind] = n[i]
+	}
 }
 
 func (b *Bench) callApply(ctx context.Context, c Called) (Called, error) {
@@ -198,13 +212,15 @@ func (p Calls) queue(ctx context.Context, b *Bench) (all []Called, err error) {
 			}
 		}
 		p.Say("%s makes %v calls", program, total)
-		for _, kind := range []string{"change", "more", "other"} {
+		for _, kind := range kinds {
 			every := max(1, p.Every)
-			if kind != "change" {
+			if kind == "more" || kind == "other" {
 				every = max(1, total[kind]/max(1, p.Other))
 			}
 			for at := 1; at <= total[kind]; at += every {
-				all = append(all, Called{Program: program, Kind: kind, Action: "error", At: at}, Called{Program: program, Kind: kind, Action: "kill", At: at})
+				for _, action := range actions(kind) {
+					all = append(all, Called{Program: program, Kind: kind, Action: action, At: at})
+				}
 			}
 		}
 	}

@@ -6,15 +6,17 @@
 //	N KIND error   the Nth call of a kind fails with EIO, and is not made; one that sends, with EPIPE, and its connection is shut down
 //	N KIND kill    the program is killed just before it
 //
-// The kinds are change, calls that change files or say something to somebody; more, writes to a file after the first; and
-// other, lines of the log among them. Counted are the calls of all its
+// The kinds are change, calls that change files or say something to somebody; more, writes to a file after the first; read, the
+// first of the others at each place in the program and way to it; and other, the rest, lines of the log among them. Counted are the calls of all its
 // threads, but for those of Go's scheduler and of memory; not those of other programs that it runs. Without DIR/call the
 // program is run as it is.
 package main
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,7 +48,7 @@ func run(dir string, argv []string) (int, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, syscall.Exec(argv[0], argv, os.Environ())
 	}
-	t := tracer{count: map[string]int{}, written: map[uint64]bool{}}
+	t := tracer{count: map[string]int{}, written: map[uint64]bool{}, seen: map[uint64]bool{}}
 	if _, serr := fmt.Sscan(string(text), &t.at, &t.kind, &t.action); errors.Join(err, serr) != nil {
 		return 0, fmt.Errorf("read %s: %w", file, errors.Join(err, serr))
 	}
@@ -54,7 +56,7 @@ func run(dir string, argv []string) (int, error) {
 		return 0, err
 	}
 	code, err := t.trace(argv)
-	return code, errors.Join(err, os.WriteFile(filepath.Join(dir, "calls"), fmt.Appendf(nil, "%d %d %d %d\n", t.count["change"], t.count["more"], t.count["other"], t.chosen), 0o600))
+	return code, errors.Join(err, os.WriteFile(filepath.Join(dir, "calls"), fmt.Appendf(nil, "%d %d %d %d %d\n", t.count["change"], t.count["more"], t.count["read"], t.count["other"], t.chosen), 0o600))
 }
 
 // tracer counts system calls.
@@ -65,6 +67,7 @@ type tracer struct {
 	pid     int
 	count   map[string]int  // by kind
 	written map[uint64]bool // descriptors of files that something was written to
+	seen    map[uint64]bool // hashes of the stacks that something was read from
 	chosen  int             // the number of the call at which it acted
 	fails   int             // the thread whose call is to fail at its end; 0: none
 	saved   syscall.PtraceRegs
@@ -186,6 +189,9 @@ func (t *tracer) call(tid int) {
 		return
 	}
 	kind := t.kindOf(info)
+	if kind == "other" && t.fresh(tid, info.nr) {
+		kind = "read"
+	}
 	if t.count[kind]++; kind != t.kind || t.count[kind] != t.at {
 		return
 	}
@@ -236,6 +242,36 @@ func (t *tracer) kindOf(c callInfo) string {
 		return "change"
 	}
 	return "other"
+}
+
+// deepest is how many frames of a stack are looked at.
+const deepest = 64
+
+// fresh tells whether no such call was made before from where the thread is: by the frame pointers that Go keeps, so each place in
+// the program counts once for each way to it.
+func (t *tracer) fresh(tid int, nr uint64) bool {
+	var r syscall.PtraceRegs
+	if syscall.PtraceGetRegs(tid, &r) != nil {
+		return false
+	}
+	sum := fnv.New64a()
+	_ = binary.Write(sum, binary.NativeEndian, nr)
+	for at, depth := uintptr(r.Rbp), 0; at != 0 && depth < deepest; depth++ {
+		var frame [16]byte // the frame before, and where it goes on
+		local := []unix.Iovec{{Base: &frame[0], Len: uint64(len(frame))}}
+		if n, err := unix.ProcessVMReadv(t.pid, local, []unix.RemoteIovec{{Base: at, Len: len(frame)}}, 0); err != nil || n != len(frame) {
+			break
+		}
+		_, _ = sum.Write(frame[8:])
+		next := uintptr(binary.NativeEndian.Uint64(frame[:8]))
+		if next <= at {
+			break
+		}
+		at = next
+	}
+	key := sum.Sum64()
+	defer func() { t.seen[key] = true }()
+	return !t.seen[key]
 }
 
 func (t *tracer) set(tid int, f func(*syscall.PtraceRegs)) {

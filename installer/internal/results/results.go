@@ -17,7 +17,10 @@ type Source struct{ Dir, Inbox string }
 
 // Read lists the results, newest last, and after them what is staged and has none yet, where that can be seen.
 func (s Source) Read(context.Context) ([]stage.Result, error) {
-	pending := s.pending() // first: what has left it by then has a result
+	pending, err := s.pending() // first: what has left it by then has a result
+	if err != nil {
+		return nil, err
+	}
 	rs, err := stage.Results(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w; in a pod, mount the node's %s/results read-only, or name it with --results", err, stage.DefaultDir)
@@ -37,21 +40,18 @@ func (s Source) Read(context.Context) ([]stage.Result, error) {
 }
 
 // pending lists the inbox if it belongs to the same stage as the results.
-func (s Source) pending() []stage.Manifest {
+func (s Source) pending() ([]stage.Manifest, error) {
 	if s.Inbox == "" || filepath.Dir(filepath.Clean(s.Inbox)) != filepath.Dir(filepath.Clean(s.Dir)) {
-		return nil
+		return nil, nil
 	}
 	box, err := stage.OpenInbox(s.Inbox)
 	if err != nil {
-		return nil
+		return nil, nil //nolint:nilerr // it cannot be seen from here
 	}
 	defer box.Close()
 	ms, err := box.Pending()
-	if err != nil {
-		return nil
-	}
 	slices.SortFunc(ms, func(a, b stage.Manifest) int { return a.Created.Compare(b.Created) })
-	return ms
+	return ms, err
 }
 
 // Of keeps the results that name one of the handlers or are of the entry; all, if neither is given.
