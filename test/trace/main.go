@@ -6,10 +6,10 @@
 //	N KIND error   the Nth call of a kind fails with EIO, and is not made; one that sends, with EPIPE, and its connection is shut down
 //	N KIND kill    the program is killed just before it
 //
-// The kinds are change, calls that change files or say something to somebody; more, writes to a file after the first; read, the
-// first of the others at each place in the program and way to it; and other, the rest, lines of the log among them. Counted are the calls of all its
-// threads, but for those of Go's scheduler and of memory; not those of other programs that it runs. Without DIR/call the
-// program is run as it is.
+// The kinds are change, calls that change files or say something to somebody; more, writes to a file after the first; read,
+// the first of those that read at each place in the program, for each way to it; and other, the rest, lines of the log among
+// them. Counted are the calls of all its threads, but for those of Go's scheduler and of memory; not those of other programs
+// that it runs. Without DIR/call the program is run as it is.
 package main
 
 import (
@@ -103,6 +103,17 @@ func changes(c callInfo) bool {
 	return false
 }
 
+// reads tells whether a call reads of files, or what somebody says.
+func reads(nr uint64) bool {
+	switch nr {
+	case unix.SYS_OPENAT, unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_GETDENTS64, unix.SYS_READLINKAT, unix.SYS_NEWFSTATAT, unix.SYS_FSTAT,
+		unix.SYS_STATFS, unix.SYS_FSTATFS, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_GETXATTR, unix.SYS_LGETXATTR, unix.SYS_FGETXATTR,
+		unix.SYS_LISTXATTR, unix.SYS_LLISTXATTR, unix.SYS_FLISTXATTR, unix.SYS_IOCTL, unix.SYS_RECVMSG, unix.SYS_RECVFROM:
+		return true
+	}
+	return false
+}
+
 // trace runs the program to its end.
 func (t *tracer) trace(argv []string) (int, error) {
 	runtime.LockOSThread() // the kernel's tracer is a thread
@@ -189,7 +200,7 @@ func (t *tracer) call(tid int) {
 		return
 	}
 	kind := t.kindOf(info)
-	if kind == "other" && t.fresh(tid, info.nr) {
+	if kind == "other" && reads(info.nr) && t.fresh(tid, info.nr) {
 		kind = "read"
 	}
 	if t.count[kind]++; kind != t.kind || t.count[kind] != t.at {
