@@ -185,7 +185,9 @@ func calls(ctx context.Context, j *job, got *progress) error {
 	c.Note = func(done crash.Called) error {
 		if !slices.Contains(c.Again, done.Key()) {
 			got.Count++
-			got.Faults += min(done.Name, 1)
+			if done.Name >= 0 {
+				got.Faults++
+			}
 		}
 		var wrong []string
 		for _, w := range done.Wrong {

@@ -31,7 +31,7 @@ type Called struct {
 	Kind            string         // of the call: change, more, read or other (test/trace)
 	At              int            // which call of the kind
 	Total           map[string]int // how many the program made, by kind
-	Name            int            // the number of that call; 0: it was not reached
+	Name            int            // the number of that call; -1: it was not reached
 	Wrong           []string
 }
 
@@ -81,6 +81,7 @@ func (b *Bench) choose(c Called) error {
 
 func (b *Bench) called(c *Called) {
 	n := make([]int, len(kinds))
+	c.Name = -1
 	_, _ = fmt.Sscan(b.got("calls"), &n[0], &n[1], &n[2], &n[3], &c.Name) // the tracer may have been killed too
 	c.Total = map[string]int{}
 	for i, kind := range kinds {

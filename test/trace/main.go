@@ -1,7 +1,7 @@
 //go:build linux && amd64
 
 // Command trace runs a program and, at one of its system calls, lets that fail or kills the program: trace DIR PROGRAM ARG…
-// reads DIR/call, takes it away, and leaves in DIR/calls how many calls there were of each kind and which number the chosen one had:
+// reads DIR/call, takes it away, and leaves in DIR/calls how many calls there were of each kind and which number the chosen one had, or -1:
 //
 //	N KIND error   the Nth call of a kind fails with EIO, and is not made; one that sends, with EPIPE, and its connection is shut down
 //	N KIND kill    the program is killed just before it
@@ -48,7 +48,7 @@ func run(dir string, argv []string) (int, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, syscall.Exec(argv[0], argv, os.Environ())
 	}
-	t := tracer{count: map[string]int{}, written: map[uint64]bool{}, seen: map[uint64]bool{}}
+	t := tracer{chosen: -1, count: map[string]int{}, written: map[uint64]bool{}, seen: map[uint64]bool{}}
 	if _, serr := fmt.Sscan(string(text), &t.at, &t.kind, &t.action); errors.Join(err, serr) != nil {
 		return 0, fmt.Errorf("read %s: %w", file, errors.Join(err, serr))
 	}
@@ -68,7 +68,7 @@ type tracer struct {
 	count   map[string]int  // by kind
 	written map[uint64]bool // descriptors of files that something was written to
 	seen    map[uint64]bool // hashes of the stacks that something was read from
-	chosen  int             // the number of the call at which it acted
+	chosen  int             // the number of the call at which it acted; -1: it did not
 	fails   int             // the thread whose call is to fail at its end; 0: none
 	saved   syscall.PtraceRegs
 	broken  bool // with fails: its connection was shut down
