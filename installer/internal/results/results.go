@@ -46,7 +46,7 @@ func (s Source) pending() ([]stage.Manifest, error) {
 	}
 	box, err := stage.OpenInbox(s.Inbox)
 	if err != nil {
-		return nil, nil //nolint:nilerr // it cannot be seen from here
+		return nil, nil // it cannot be seen from here
 	}
 	defer box.Close()
 	ms, err := box.Pending()
