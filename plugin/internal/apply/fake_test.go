@@ -237,11 +237,14 @@ func (m *machine) List(context.Context) ([]*node.Pod, error) {
 }
 
 func (m *machine) Processes(context.Context) ([]cri.Process, error) {
+	if m.loaded == nil {
+		return nil, errors.New("no answer")
+	}
 	return m.running, nil
 }
 
-func (m *machine) Ended(context.Context, map[string]bool) ([]cri.Ended, error) {
-	return m.ended, nil
+func (m *machine) Ended(_ context.Context, ids map[string]bool) ([]cri.Ended, error) {
+	return slices.DeleteFunc(slices.Clone(m.ended), func(e cri.Ended) bool { return !ids[e.Container] }), nil
 }
 
 func (m *machine) String() string {

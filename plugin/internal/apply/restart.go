@@ -17,13 +17,7 @@ import (
 
 // restart restarts the runtime once and verifies what came back. lost names the containers whose exit code it cost.
 func (a *Apply) restart(ctx context.Context, t Ticket, j *stage.Journal, batch []stage.Entry) (lost []string, err error) {
-	before, err := a.CRI.Processes(ctx)
-	if err != nil {
-		log.G(ctx).WithError(err).Warn("containers cannot be compared over the restart")
-	}
-	if err == nil || a.owed == nil {
-		a.ran = processes(before) // or those from before the restart that failed
-	}
+	earlier := a.remember(ctx)
 	if err := a.Store.Advance(j, stage.StepRestarting); err != nil {
 		return nil, err
 	}
@@ -37,19 +31,48 @@ func (a *Apply) restart(ctx context.Context, t Ticket, j *stage.Journal, batch [
 	defer a.thawIfStopped(ctx)
 	began := time.Now()
 	log.G(ctx).WithField("entries", ids(batch)).Info("restarting the runtime")
-	ctx, cancel := context.WithTimeoutCause(ctx, a.Verify, fmt.Errorf("the runtime was not back within %v", a.Verify))
+	limited, cancel := context.WithTimeoutCause(ctx, a.Verify, fmt.Errorf("the runtime was not back within %v", a.Verify))
 	defer cancel()
-	if err := a.restartUnit(ctx); err != nil {
-		return nil, a.record(ctx, began, batch, nil, err)
+	if err := a.restartUnit(limited); err != nil {
+		return nil, a.record(ctx, began, batch, earlier, err)
 	}
 	a.at("restarted")
-	if err := a.comeBack(ctx, batch); err != nil {
-		return nil, a.record(ctx, began, batch, nil, err)
+	if err := a.comeBack(limited, batch); err != nil {
+		return nil, a.record(ctx, began, batch, append(earlier, a.missed(ctx)...), err)
 	}
 	a.at("came back")
-	lost, err = a.compare(ctx, a.ran)
+	lost, err = a.compare(limited, a.ran)
+	if lost = append(earlier, lost...); err == nil {
+		a.ran = nil
+	}
 	a.at("compared")
 	return lost, a.record(ctx, began, batch, lost, err)
+}
+
+// remember notes what runs before a restart; if the runtime does not answer, what ran before the last one stays. lost are
+// those whose exit code that one cost, if the runtime was not back in time to tell.
+func (a *Apply) remember(ctx context.Context) (lost []string) {
+	before, err := a.CRI.Processes(ctx)
+	if err != nil {
+		log.G(ctx).WithError(err).Warn("containers cannot be compared over the restart")
+		return nil
+	}
+	lost = a.missed(ctx)
+	a.ran = processes(before)
+	return lost
+}
+
+// missed names the containers whose exit code a restart cost that does not count for anything else; none while the
+// runtime does not answer.
+func (a *Apply) missed(ctx context.Context) []string {
+	if len(a.ran) == 0 || !a.CRI.Answers(ctx) {
+		return nil
+	}
+	lost, err := a.compare(ctx, a.ran)
+	if err != nil {
+		log.G(ctx).WithError(err).Warn("containers cannot be compared over the restart")
+	}
+	return lost
 }
 
 // record keeps what the restart cost for status and metrics, and hands the error on.
@@ -142,20 +165,22 @@ func (a *Apply) givenBack(ctx context.Context, name string) bool {
 	return foreign
 }
 
-// restartAgain brings the runtime back after a rollback.
-func (a *Apply) restartAgain(ctx context.Context) error {
+// restartAgain brings the runtime back after a rollback. lost names the containers whose exit code that restart, or the one
+// before it, cost.
+func (a *Apply) restartAgain(ctx context.Context) (lost []string, err error) {
 	defer a.thaw(ctx)
 	if a.CRI.Answers(ctx) {
+		lost = a.remember(ctx)
 		_ = a.freeze(ctx, true) // this restart cannot be put off: what is not protected is named
 	}
 	began := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, a.Verify, fmt.Errorf("the runtime was not back within %v", a.Verify))
+	limited, cancel := context.WithTimeoutCause(ctx, a.Verify, fmt.Errorf("the runtime was not back within %v", a.Verify))
 	defer cancel()
-	err := a.restartUnit(ctx)
-	if err == nil {
-		err = a.comeBack(ctx, nil)
+	if err = a.restartUnit(limited); err == nil {
+		err = a.comeBack(limited, nil)
 	}
-	return a.record(ctx, began, nil, nil, err)
+	lost = append(lost, a.missed(ctx)...)
+	return lost, a.record(ctx, began, nil, lost, err)
 }
 
 // initProcess is a container's init as it was before the restart.
@@ -174,9 +199,12 @@ func processes(ps []cri.Process) map[string]initProcess {
 	return out
 }
 
-// compare finds orphans, whose process lives although CRI says they ended, and lost exit codes. Only orphans are an
-// error: everything else happens on any node at any time.
+// compare finds orphans, whose process lives although CRI says they ended, and lost exit codes; what has ended is taken
+// from before, so that it is told once. Only orphans are an error: everything else happens on any node at any time.
 func (a *Apply) compare(ctx context.Context, before map[string]initProcess) (lost []string, err error) {
+	if len(before) == 0 {
+		return nil, nil
+	}
 	ids := map[string]bool{}
 	for id := range before {
 		ids[id] = true
@@ -196,6 +224,9 @@ func (a *Apply) compare(ctx context.Context, before map[string]initProcess) (los
 			}
 		}
 		if len(orphans) == 0 {
+			for _, e := range ended {
+				delete(before, e.Container)
+			}
 			return lost, nil
 		}
 		if try == 10 { // a process that is about to end is none

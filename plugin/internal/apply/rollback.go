@@ -113,7 +113,7 @@ func (a *Apply) pay(ctx context.Context) error {
 	if j, err := a.Store.Journal(); err != nil || j != nil && j.Step != stage.StepOwed {
 		return err
 	}
-	why := a.restartAgain(ctx)
+	lost, why := a.restartAgain(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // apply is stopped: the journal still says what is owed
 	}
@@ -122,6 +122,9 @@ func (a *Apply) pay(ctx context.Context) error {
 		for i := range a.owed.results {
 			a.owed.results[i].Reason += "; after the rollback: " + why.Error()
 		}
+	}
+	for i := range a.owed.results {
+		a.owed.results[i].Lost = lost
 	}
 	a.at("restart paid")
 	if err := a.Store.End(); err != nil {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
+	"quiesce/plugin/internal/cri"
 	"quiesce/plugin/stage"
 )
 
@@ -41,6 +44,59 @@ func TestARollbackIsNotedBeforeItsFirstFile(t *testing.T) {
 	}
 	if steps < 5 {
 		t.Errorf("the rollback has %d steps only", steps)
+	}
+}
+
+// TestALossIsNamedOnceWhateverBecomesOfTheEntries: a container ends in the first restart, and its exit code is lost.
+func TestALossIsNamedOnceWhateverBecomesOfTheEntries(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		entries []string
+		change  func(m *machine)
+		rejects string
+	}{
+		{"it works", []string{"a"}, func(*machine) {}, ""},
+		{"the runtime does not come back", []string{"bad"}, func(*machine) {}, "bad"},
+		{"it comes back without the handler", []string{"a"}, func(m *machine) { m.hidden = "a" }, "a"},
+		{"one of several is bad", []string{"a", "bad", "c"}, func(*machine) {}, ""},
+		{"one of several is hidden", []string{"a", "b", "c"}, func(m *machine) { m.hidden = "b" }, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := newMachine(t)
+			m.broken = func(hs []string) error {
+				if slices.Contains(hs, "bad") {
+					return errors.New("it does not come up")
+				}
+				return nil
+			}
+			tc.change(m)
+			for _, h := range tc.entries {
+				m.stage(manifest(stage.Install, "i-"+h, h))
+			}
+			job := exec.Command("sleep", "infinity")
+			check(t, job.Start())
+			m.running = []cri.Process{{Container: "c1", PID: job.Process.Pid}}
+			m.on = map[string]func(){"restart": func() {
+				if m.running == nil {
+					return
+				}
+				_, _ = job.Process.Kill(), job.Wait()
+				m.running, m.ended = nil, []cri.Ended{{Container: "c1", Pod: "default/job", Name: "main", Unknown: true}}
+			}}
+			check(t, m.run())
+			a, done := m.apply()
+			defer done()
+			if r := a.Store.LastRestart(); r.AllLost != 1 {
+				t.Errorf("%d exit codes were named lost in %d restarts: %+v", r.AllLost, m.restarts, r)
+			}
+			if tc.rejects == "bad" {
+				rs, err := stage.Results(m.path("stage/results"))
+				check(t, err)
+				if len(rs) != 1 || !slices.Equal(rs[0].Lost, []string{"default/job/main"}) {
+					t.Errorf("%+v", rs)
+				}
+			}
+		})
 	}
 }
 
