@@ -43,6 +43,12 @@ type Undo struct {
 	NewSum string `json:"new_sum,omitempty"` // sha256 of the new bytes; empty: the file is removed
 }
 
+// Init is the first process of a container.
+type Init struct {
+	PID   int    `json:"pid"`
+	Start string `json:"start"` // in clock ticks since boot: a PID that is used again has another one
+}
+
 // Journal is the transaction that is under way. It is on disk before the first host file is touched.
 type Journal struct {
 	Entries []string  `json:"entries"` // in the order in which they count
@@ -50,8 +56,10 @@ type Journal struct {
 	Undo    []Undo    `json:"undo"`
 	Process string    `json:"process,omitempty"` // the runtime's process before the restart
 	Owed    bool      `json:"owed,omitempty"`    // that process runs with files of an earlier transaction, which are put back
-	Lost    []string  `json:"lost,omitempty"`    // containers whose exit codes the restart lost; with StepVerified
 	Began   time.Time `json:"began"`
+
+	Ran  map[string]Init `json:"ran,omitempty"`  // by container, what ran before the restart and is not known to have ended
+	Lost []string        `json:"lost,omitempty"` // containers whose exit codes the restart lost; with StepVerified
 }
 
 const journalName = "journal.json"

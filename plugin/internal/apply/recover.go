@@ -34,6 +34,7 @@ func (a *Apply) recover(ctx context.Context, t Ticket) error {
 	if now.String() == j.Process {
 		return a.putBack(ctx, j) // the runtime never saw the change; the entries are tried again
 	}
+	a.ran = j.Ran
 	if j.Step == stage.StepWriting || j.Step == stage.StepOwed {
 		return a.startOver(ctx, t, j) // it may have seen a part of it
 	}
@@ -44,6 +45,12 @@ func (a *Apply) recover(ctx context.Context, t Ticket) error {
 		return context.Cause(ctx)
 	}
 	if why == nil {
+		j.Lost = a.missed(ctx)
+		if j.Step == stage.StepRestarting && a.Store.LastRestart().Began.Before(j.Began) { // it died before it counted it
+			if err := a.Store.PublishRestart(stage.Restart{Began: j.Began, Entries: j.Entries, Lost: j.Lost}); err != nil {
+				return err
+			}
+		}
 		if err := a.Store.Advance(j, stage.StepVerified); err != nil {
 			return err
 		}

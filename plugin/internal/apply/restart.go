@@ -18,6 +18,7 @@ import (
 // restart restarts the runtime once and verifies what came back. lost names the containers whose exit code it cost.
 func (a *Apply) restart(ctx context.Context, t Ticket, j *stage.Journal, batch []stage.Entry) (lost []string, err error) {
 	earlier := a.remember(ctx)
+	j.Ran = a.ran
 	if err := a.Store.Advance(j, stage.StepRestarting); err != nil {
 		return nil, err
 	}
@@ -183,17 +184,11 @@ func (a *Apply) restartAgain(ctx context.Context) (lost []string, err error) {
 	return lost, a.record(ctx, began, nil, lost, err)
 }
 
-// initProcess is a container's init as it was before the restart.
-type initProcess struct {
-	pid   int
-	start string // in clock ticks since boot: a PID that is used again has another one
-}
-
-func processes(ps []cri.Process) map[string]initProcess {
-	out := map[string]initProcess{}
+func processes(ps []cri.Process) map[string]stage.Init {
+	out := map[string]stage.Init{}
 	for _, p := range ps {
 		if start := process.Start(p.PID); start != "" {
-			out[p.Container] = initProcess{p.PID, start}
+			out[p.Container] = stage.Init{PID: p.PID, Start: start}
 		}
 	}
 	return out
@@ -201,7 +196,7 @@ func processes(ps []cri.Process) map[string]initProcess {
 
 // compare finds orphans, whose process lives although CRI says they ended, and lost exit codes; what has ended is taken
 // from before, so that it is told once. Only orphans are an error: everything else happens on any node at any time.
-func (a *Apply) compare(ctx context.Context, before map[string]initProcess) (lost []string, err error) {
+func (a *Apply) compare(ctx context.Context, before map[string]stage.Init) (lost []string, err error) {
 	if len(before) == 0 {
 		return nil, nil
 	}
@@ -217,8 +212,8 @@ func (a *Apply) compare(ctx context.Context, before map[string]initProcess) (los
 		lost = nil
 		var orphans []string
 		for _, e := range ended {
-			if p, ok := before[e.Container]; ok && process.Start(p.pid) == p.start {
-				orphans = append(orphans, fmt.Sprintf("container %s of %s (PID %d)", e.Name, e.Pod, p.pid))
+			if p, ok := before[e.Container]; ok && process.Start(p.PID) == p.Start {
+				orphans = append(orphans, fmt.Sprintf("container %s of %s (PID %d)", e.Name, e.Pod, p.PID))
 			} else if e.Unknown {
 				lost = append(lost, e.Pod+"/"+e.Name)
 			}

@@ -73,16 +73,7 @@ func TestALossIsNamedOnceWhateverBecomesOfTheEntries(t *testing.T) {
 			for _, h := range tc.entries {
 				m.stage(manifest(stage.Install, "i-"+h, h))
 			}
-			job := exec.Command("sleep", "infinity")
-			check(t, job.Start())
-			m.running = []cri.Process{{Container: "c1", PID: job.Process.Pid}}
-			m.on = map[string]func(){"restart": func() {
-				if m.running == nil {
-					return
-				}
-				_, _ = job.Process.Kill(), job.Wait()
-				m.running, m.ended = nil, []cri.Ended{{Container: "c1", Pod: "default/job", Name: "main", Unknown: true}}
-			}}
+			m.loses("restart")
 			check(t, m.run())
 			a, done := m.apply()
 			defer done()
@@ -98,6 +89,61 @@ func TestALossIsNamedOnceWhateverBecomesOfTheEntries(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCrashALossIsNamed: apply dies at each step after the restart in which an exit code was lost.
+func TestCrashALossIsNamed(t *testing.T) {
+	next := strides(t)
+	for _, bad := range []bool{false, true} {
+		steps := 0
+		for ; ; steps += next() {
+			m := newMachine(t)
+			m.broken = func([]string) error {
+				if bad && m.restarts == 1 {
+					return errors.New("it does not come up")
+				}
+				return nil
+			}
+			m.stage(manifest(stage.Install, "i", "a"))
+			m.loses("restart done")
+			lose := m.on["restart done"]
+			m.on["restart done"] = func() {
+				if lose(); m.restarts == 1 {
+					m.crashAt = len(m.steps) + steps
+				}
+			}
+			if !m.dies(m.run) {
+				break
+			}
+			at := m.steps[len(m.steps)-1]
+			m.on = nil
+			for range stage.MaxAttempts {
+				check(t, m.run())
+			}
+			a, done := m.apply()
+			if r := a.Store.LastRestart(); r.AllLost < 1 || r.AllLost > 1 && m.restarts < 3 { // who dies after he said it says it again
+				t.Errorf("bad %v, died at %q: %d exit codes were named lost in %d restarts", bad, at, r.AllLost, m.restarts)
+			}
+			done()
+		}
+		if steps < 5 {
+			t.Errorf("there are %d steps only", steps)
+		}
+	}
+}
+
+// loses lets a container that runs end at a step, and its exit code be lost.
+func (m *machine) loses(step string) {
+	job := exec.Command("sleep", "infinity")
+	check(m.t, job.Start())
+	m.running = []cri.Process{{Container: "c1", PID: job.Process.Pid}}
+	m.on = map[string]func(){step: func() {
+		if m.running == nil {
+			return
+		}
+		_, _ = job.Process.Kill(), job.Wait()
+		m.running, m.ended = nil, []cri.Ended{{Container: "c1", Pod: "default/job", Name: "main", Unknown: true}}
+	}}
 }
 
 // TestADebtEndsNoOtherJournal: what a rollback owes is paid with a restart, which ends its own journal. A transaction that a

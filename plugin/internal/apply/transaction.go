@@ -220,7 +220,7 @@ func (a *Apply) prepare(ctx context.Context, batch []stage.Entry, changes []stag
 	if err != nil {
 		return j, err
 	}
-	j.Process, j.Owed = p.String(), a.owed != nil
+	j.Process, j.Owed, j.Ran = p.String(), a.owed != nil, a.ran
 	for i := range batch {
 		e := &batch[i]
 		if err := a.place(ctx, *e); err != nil {
