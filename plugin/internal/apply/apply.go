@@ -74,7 +74,7 @@ type Apply struct {
 	frozen freeze.Result          // of the last window
 	owed   *debt                  // nil: no restart is owed
 	used   map[string][]*node.Pod // by handler, as listed last
-	ran    map[string]stage.Init  // before the last restart, by container
+	ran    map[string]stage.Init  // by container, before the restarts whose losses are not all told yet
 }
 
 func (a *Apply) at(step string) {

@@ -47,9 +47,7 @@ func (a *Apply) recover(ctx context.Context, t Ticket) error {
 	if why == nil {
 		j.Lost = a.missed(ctx)
 		if j.Step == stage.StepRestarting && a.Store.LastRestart().Began.Before(j.Began) { // it died before it counted it
-			if err := a.Store.PublishRestart(stage.Restart{Began: j.Began, Entries: j.Entries, Lost: j.Lost}); err != nil {
-				return err
-			}
+			a.count(ctx, stage.Restart{Began: j.Began, Entries: j.Entries, Lost: j.Lost})
 		}
 		if err := a.Store.Advance(j, stage.StepVerified); err != nil {
 			return err

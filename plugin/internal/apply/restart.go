@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 
 // restart restarts the runtime once and verifies what came back. lost names the containers whose exit code it cost.
 func (a *Apply) restart(ctx context.Context, t Ticket, j *stage.Journal, batch []stage.Entry) (lost []string, err error) {
-	earlier := a.remember(ctx)
+	a.remember(ctx)
 	j.Ran = a.ran
 	if err := a.Store.Advance(j, stage.StepRestarting); err != nil {
 		return nil, err
@@ -35,38 +36,35 @@ func (a *Apply) restart(ctx context.Context, t Ticket, j *stage.Journal, batch [
 	limited, cancel := context.WithTimeoutCause(ctx, a.Verify, fmt.Errorf("the runtime was not back within %v", a.Verify))
 	defer cancel()
 	if err := a.restartUnit(limited); err != nil {
-		return nil, a.record(ctx, began, batch, earlier, err)
+		return nil, a.record(ctx, began, batch, nil, err)
 	}
 	a.at("restarted")
 	if err := a.comeBack(limited, batch); err != nil {
-		return nil, a.record(ctx, began, batch, append(earlier, a.missed(ctx)...), err)
+		return nil, a.record(ctx, began, batch, a.missed(ctx), err)
 	}
 	a.at("came back")
 	lost, err = a.compare(limited, a.ran)
-	if lost = append(earlier, lost...); err == nil {
-		a.ran = nil
-	}
 	a.at("compared")
 	return lost, a.record(ctx, began, batch, lost, err)
 }
 
-// remember notes what runs before a restart; if the runtime does not answer, what ran before the last one stays. lost are
-// those whose exit code that one cost, if the runtime was not back in time to tell.
-func (a *Apply) remember(ctx context.Context) (lost []string) {
+// remember notes what runs before a restart, beside what ran before one after which the runtime could not be asked.
+func (a *Apply) remember(ctx context.Context) {
 	before, err := a.CRI.Processes(ctx)
 	if err != nil {
 		log.G(ctx).WithError(err).Warn("containers cannot be compared over the restart")
-		return nil
+		return
 	}
-	lost = a.missed(ctx)
-	a.ran = processes(before)
-	return lost
+	if a.ran == nil {
+		a.ran = map[string]stage.Init{}
+	}
+	maps.Copy(a.ran, processes(before))
 }
 
-// missed names the containers whose exit code a restart cost that does not count for anything else; none while the
+// missed names the containers whose exit code was lost, where nothing else depends on what compare says; none while the
 // runtime does not answer.
 func (a *Apply) missed(ctx context.Context) []string {
-	if len(a.ran) == 0 || !a.CRI.Answers(ctx) {
+	if !a.CRI.Answers(ctx) {
 		return nil
 	}
 	lost, err := a.compare(ctx, a.ran)
@@ -84,10 +82,14 @@ func (a *Apply) record(ctx context.Context, began time.Time, batch []stage.Entry
 		r.Failed = why.Error()
 	}
 	log.G(ctx).WithField("took", r.Took).WithField("lost", len(lost)).Info("the runtime was restarted")
+	a.count(ctx, r)
+	return why
+}
+
+func (a *Apply) count(ctx context.Context, r stage.Restart) {
 	if err := a.Store.PublishRestart(r); err != nil {
 		log.G(ctx).WithError(err).Error("the restart is not counted") // no reason to roll back
 	}
-	return why
 }
 
 // restartUnit restarts the runtime's unit: it is done if systemd says so and the process is another one.
@@ -166,12 +168,12 @@ func (a *Apply) givenBack(ctx context.Context, name string) bool {
 	return foreign
 }
 
-// restartAgain brings the runtime back after a rollback. lost names the containers whose exit code that restart, or the one
+// restartAgain brings the runtime back after a rollback. lost names the containers whose exit code that restart, or one
 // before it, cost.
 func (a *Apply) restartAgain(ctx context.Context) (lost []string, err error) {
 	defer a.thaw(ctx)
 	if a.CRI.Answers(ctx) {
-		lost = a.remember(ctx)
+		a.remember(ctx)
 		_ = a.freeze(ctx, true) // this restart cannot be put off: what is not protected is named
 	}
 	began := time.Now()
@@ -180,7 +182,7 @@ func (a *Apply) restartAgain(ctx context.Context) (lost []string, err error) {
 	if err = a.restartUnit(limited); err == nil {
 		err = a.comeBack(limited, nil)
 	}
-	lost = append(lost, a.missed(ctx)...)
+	lost = a.missed(ctx)
 	return lost, a.record(ctx, began, nil, lost, err)
 }
 
@@ -207,21 +209,22 @@ func (a *Apply) compare(ctx context.Context, before map[string]stage.Init) (lost
 	for try := 0; ; try++ {
 		ended, err := a.CRI.Ended(ctx, ids)
 		if err != nil {
-			return nil, fmt.Errorf("compare containers: %w", err)
+			return lost, fmt.Errorf("compare containers: %w", err)
 		}
-		lost = nil
 		var orphans []string
 		for _, e := range ended {
-			if p, ok := before[e.Container]; ok && process.Start(p.PID) == p.Start {
+			p, left := before[e.Container]
+			switch {
+			case !left:
+			case process.Start(p.PID) == p.Start:
 				orphans = append(orphans, fmt.Sprintf("container %s of %s (PID %d)", e.Name, e.Pod, p.PID))
-			} else if e.Unknown {
-				lost = append(lost, e.Pod+"/"+e.Name)
+			default:
+				if delete(before, e.Container); e.Unknown {
+					lost = append(lost, e.Pod+"/"+e.Name)
+				}
 			}
 		}
 		if len(orphans) == 0 {
-			for _, e := range ended {
-				delete(before, e.Container)
-			}
 			return lost, nil
 		}
 		if try == 10 { // a process that is about to end is none

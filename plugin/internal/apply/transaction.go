@@ -79,6 +79,7 @@ func (a *Apply) stepBack(j *stage.Journal) error {
 // conclude ends a transaction whose changes are there to stay. The journal goes last: at no time are files of an entry on
 // the host that neither it nor cur knows.
 func (a *Apply) conclude(ctx context.Context, j *stage.Journal, batch []stage.Entry) error {
+	a.ran = nil
 	if err := a.settle(ctx, batch, "", j.Lost); err != nil {
 		return err
 	}
