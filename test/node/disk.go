@@ -135,7 +135,10 @@ func placeFile(source, dest string) error {
 		return fmt.Errorf("place file: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	return writeFileAtomic(dest, f, 0o755)
+	return writeFileAtomic(dest, func(w io.Writer) error {
+		_, err := io.Copy(w, f)
+		return err
+	}, 0o755)
 }
 
 // configure writes what differs from node to node, and enables units.

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"maps"
 	"os"
@@ -79,7 +78,7 @@ func (k *Kit) writeImage(ctx context.Context, file string, img Image) error {
 		}
 		layers = append(layers, layer)
 	}
-	return writeLayout(file, img, layers)
+	return writeFileAtomic(file, func(w io.Writer) error { return writeLayout(w, img, layers) }, 0o644)
 }
 
 // busyboxLayer is a file system with a static busybox and links for all its applets.
@@ -89,72 +88,44 @@ func (k *Kit) busyboxLayer(ctx context.Context, dir string) (blob, error) {
 	if err != nil {
 		return blob{}, fmt.Errorf("list applets: %w", err)
 	}
-	l, err := newArchive(dir)
-	if err != nil {
-		return blob{}, err
-	}
-	for _, dir := range []string{"bin/", "etc/", "root/", "tmp/", "var/"} {
-		l.add(tar.Header{Name: dir, Typeflag: tar.TypeDir, Mode: 0o755}, nil)
-	}
-	l.addFile("/bin/busybox", busybox)
-	for applet := range strings.FieldsSeq(string(applets)) {
-		if applet != "busybox" {
-			l.add(tar.Header{Name: "bin/" + applet, Typeflag: tar.TypeSymlink, Linkname: "busybox", Mode: 0o777}, nil)
+	return writeLayer(dir, func(a *archive) {
+		for _, dir := range []string{"bin/", "etc/", "root/", "tmp/", "var/"} {
+			a.add(tar.Header{Name: dir, Typeflag: tar.TypeDir, Mode: 0o755}, nil)
 		}
-	}
-	l.addBytes("etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"))
-	return l.close()
+		a.addFile("/bin/busybox", busybox)
+		for applet := range strings.FieldsSeq(string(applets)) {
+			if applet != "busybox" {
+				a.add(tar.Header{Name: "bin/" + applet, Typeflag: tar.TypeSymlink, Linkname: "busybox", Mode: 0o777}, nil)
+			}
+		}
+		a.addBytes("etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"))
+	})
 }
 
 // filesLayer is a file system with copies of files of this machine; a file that is there more than once has links.
 func filesLayer(dir string, files map[string]string) (blob, error) {
-	l, err := newArchive(dir)
-	if err != nil {
-		return blob{}, err
-	}
-	first := map[string]string{}
-	for _, dest := range slices.Sorted(maps.Keys(files)) {
-		source := files[dest]
-		if to, ok := first[source]; ok {
-			l.add(tar.Header{Name: inTar(dest), Typeflag: tar.TypeLink, Linkname: inTar(to), Mode: 0o755}, nil)
-			continue
+	return writeLayer(dir, func(a *archive) {
+		first := map[string]string{}
+		for _, dest := range slices.Sorted(maps.Keys(files)) {
+			source := files[dest]
+			if to, ok := first[source]; ok {
+				a.add(tar.Header{Name: inTar(dest), Typeflag: tar.TypeLink, Linkname: inTar(to), Mode: 0o755}, nil)
+				continue
+			}
+			first[source] = dest
+			a.addFile(dest, source)
 		}
-		first[source] = dest
-		l.addFile(dest, source)
-	}
-	return l.close()
+	})
 }
 
 // inTar is how an archive names a path.
 func inTar(dest string) string { return strings.TrimPrefix(path.Clean(dest), "/") }
 
-// archive is a tar archive in a file without a name; it keeps its first error. Images are large and several nodes are made
-// at once, so nothing of them is held in memory.
+// archive is a tar archive that keeps its first error. Images are large and several nodes are made at once, so nothing of
+// them is held in memory.
 type archive struct {
-	file *os.File
-	sum  hash.Hash
-	tar  *tar.Writer
-	err  error
-}
-
-// blob is content of an OCI layout.
-type blob struct {
-	data   *os.File // at its start
-	digest string   // in hexadecimal
-	size   int64
-}
-
-func newArchive(dir string) (*archive, error) {
-	f, err := os.CreateTemp(dir, ".archive-")
-	if err != nil {
-		return nil, fmt.Errorf("create archive: %w", err)
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, fmt.Errorf("create archive: %w", errors.Join(err, f.Close()))
-	}
-	a := &archive{file: f, sum: sha256.New()}
-	a.tar = tar.NewWriter(io.MultiWriter(f, a.sum))
-	return a, nil
+	tar *tar.Writer
+	err error
 }
 
 // add adds an entry with what is read from r, which h gives the size of.
@@ -187,22 +158,48 @@ func (a *archive) addFile(dest, source string) {
 	}
 }
 
-// close ends the archive. The caller closes what it returns.
-func (a *archive) close() (blob, error) {
+func (a *archive) close() error {
 	if a.err == nil {
 		a.err = a.tar.Close()
 	}
-	var size int64
-	if a.err == nil {
-		size, a.err = a.file.Seek(0, io.SeekCurrent)
-	}
-	if a.err == nil {
-		_, a.err = a.file.Seek(0, io.SeekStart)
-	}
 	if a.err != nil {
-		return blob{}, fmt.Errorf("write archive: %w", errors.Join(a.err, a.file.Close()))
+		return fmt.Errorf("write archive: %w", a.err)
 	}
-	return blob{a.file, hex.EncodeToString(a.sum.Sum(nil)), size}, nil
+	return nil
+}
+
+// blob is content of an OCI layout.
+type blob struct {
+	data   *os.File // at its start, without a name
+	digest string   // in hexadecimal
+	size   int64
+}
+
+// writeLayer makes a layer in a file of dir. The caller closes it.
+func writeLayer(dir string, fill func(*archive)) (b blob, err error) {
+	f, err := os.CreateTemp(dir, ".layer-")
+	if err != nil {
+		return b, fmt.Errorf("create layer: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	if err := os.Remove(f.Name()); err != nil {
+		return b, fmt.Errorf("create layer: %w", err)
+	}
+	sum := sha256.New()
+	a := &archive{tar: tar.NewWriter(io.MultiWriter(f, sum))}
+	fill(a)
+	if err := a.close(); err != nil {
+		return b, err
+	}
+	size, err := f.Seek(0, io.SeekCurrent)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	return blob{f, hex.EncodeToString(sum.Sum(nil)), size}, err
 }
 
 // descriptor points at a blob of an OCI layout.
@@ -228,12 +225,9 @@ func (a *archive) json(mediaType string, v any) descriptor {
 }
 
 // writeLayout writes the OCI layout of an image with the given layers.
-func writeLayout(file string, img Image, layers []blob) error {
+func writeLayout(w io.Writer, img Image, layers []blob) error {
 	const kind = "application/vnd.oci.image."
-	a, err := newArchive(path.Dir(file))
-	if err != nil {
-		return err
-	}
+	a := &archive{tar: tar.NewWriter(w)}
 	var list []descriptor
 	var ids []string
 	for _, l := range layers {
@@ -257,22 +251,17 @@ func writeLayout(file string, img Image, layers []blob) error {
 	}
 	a.addBytes("index.json", index)
 	a.addBytes("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
-	whole, err := a.close()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = whole.data.Close() }()
-	return writeFileAtomic(file, whole.data, 0o644)
+	return a.close()
 }
 
 // writeFileAtomic writes beside name and renames.
-func writeFileAtomic(name string, r io.Reader, mode os.FileMode) error {
+func writeFileAtomic(name string, write func(io.Writer) error, mode os.FileMode) error {
 	f, err := os.CreateTemp(path.Dir(name), ".tmp-")
 	if err != nil {
 		return fmt.Errorf("create file: %w", err)
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = io.Copy(f, r)
+	err = write(f)
 	if err == nil {
 		err = f.Chmod(mode)
 	}

@@ -281,8 +281,9 @@ func (t *tracer) fresh(tid int, nr uint64) bool {
 		at = next
 	}
 	key := sum.Sum64()
-	defer func() { t.seen[key] = true }()
-	return !t.seen[key]
+	known := t.seen[key]
+	t.seen[key] = true
+	return !known
 }
 
 func (t *tracer) set(tid int, f func(*syscall.PtraceRegs)) {
