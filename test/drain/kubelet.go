@@ -50,7 +50,8 @@ func (k *Kubelet) Start(ctx context.Context, pods ...Pod) error {
 	return g.Wait()
 }
 
-// Run makes pods anew until ctx ends, like a kubelet but faster.
+// Run makes pods anew until ctx ends, like a kubelet but faster. What it has begun by then it ends: a runtime takes back
+// the start of a container whose caller goes.
 func (k *Kubelet) Run(ctx context.Context) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -67,7 +68,11 @@ func (k *Kubelet) Run(ctx context.Context) {
 		pods := slices.Clone(k.pods)
 		k.mu.Unlock()
 		for _, p := range pods {
-			_ = k.sync(ctx, p) // again at the next tick
+			if ctx.Err() == nil {
+				whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+				_ = k.sync(whole, p) // again at the next tick
+				cancel()
+			}
 		}
 	}
 }
