@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"quiesce/test/kube"
 	"quiesce/test/node"
@@ -36,8 +37,12 @@ spec:
 %[3]s`, prefix, i, containers)
 }
 
-// shorts runs the Jobs while containerd is restarted, and counts what came of it.
-func shorts(ctx context.Context, t *testing.T, c *kube.Cluster, prefix string, restart func(i int) error) (unknown, failed int) {
+// outcome is what came of the short Jobs.
+type outcome struct{ Completed, Unknown, Failed int } // Jobs, pods, and failures that Jobs counted
+
+// shorts runs the Jobs while containerd is restarted, and counts what came of it. None takes longer than three minutes,
+// unless a container hangs because containerd went down while it was created (containerd#10437).
+func shorts(ctx context.Context, t *testing.T, c *kube.Cluster, prefix string, restart func(i int) error) (o outcome) {
 	t.Helper()
 	var all []string
 	for i := range shortJobs {
@@ -47,12 +52,20 @@ func shorts(ctx context.Context, t *testing.T, c *kube.Cluster, prefix string, r
 	for i := range shortRestarts {
 		check(t, restart(i))
 	}
+	limited, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
 	for i := range shortJobs {
-		j, err := c.WaitJob(ctx, "default", fmt.Sprintf("%s-%d", prefix, i))
+		name := fmt.Sprintf("%s-%d", prefix, i)
+		j, err := c.WaitJob(limited, "default", name)
+		if limited.Err() != nil {
+			j, err = c.Job(ctx, "default", name) // as it is
+		}
 		check(t, err)
-		failed += j.Status.Failed
-		if !j.Is("Complete") {
-			t.Errorf("Job %s did not complete: %+v", j.Metadata.Name, j.Status)
+		o.Failed += j.Status.Failed
+		if j.Is("Complete") {
+			o.Completed++
+		} else {
+			t.Logf("Job %s did not complete: %+v", name, j.Status)
 		}
 	}
 	pods, err := c.Pods(ctx, "default", "run="+prefix)
@@ -60,14 +73,14 @@ func shorts(ctx context.Context, t *testing.T, c *kube.Cluster, prefix string, r
 	for _, p := range pods {
 		for _, end := range p.Ends() {
 			if end.Reason == "Unknown" || end.Reason == "ContainerStatusUnknown" || end.ExitCode == 255 {
-				unknown++
+				o.Unknown++
 				t.Logf("%s: %+v", p.Metadata.Name, end)
 				break
 			}
 		}
 	}
 	check(t, c.Delete(ctx, "default", "jobs", "--selector=run="+prefix))
-	return unknown, failed
+	return o
 }
 
 // TestKubernetes_e_ShortJobs has 30 Jobs run and end while containerd is restarted ten times: through the gate none of them
@@ -75,7 +88,7 @@ func shorts(ctx context.Context, t *testing.T, c *kube.Cluster, prefix string, r
 func TestKubernetes_e_ShortJobs(t *testing.T) {
 	ctx, c := quiesced(t)
 	before := restarts(ctx, t, c)
-	unknown, failed := shorts(ctx, t, c, "gated", func(i int) error {
+	o := shorts(ctx, t, c, "gated", func(i int) error {
 		name := fmt.Sprintf("short-v%d", i)
 		if _, err := c.Installer(ctx, "install", "--handler", name, "--runtime-type", "io.containerd.runc.v2"); err != nil {
 			return err
@@ -84,20 +97,20 @@ func TestKubernetes_e_ShortJobs(t *testing.T) {
 		return err
 	})
 	n := restarts(ctx, t, c) - before
-	t.Logf("through the gate: %d Jobs, %d restarts, %d pods Unknown, %d failures", shortJobs, n, unknown, failed)
-	if unknown > 0 || failed > 0 || n != shortRestarts {
-		t.Errorf("%d pods Unknown, %d Job failures, %d restarts; want 0, 0 and %d", unknown, failed, n, shortRestarts)
+	t.Logf("through the gate: %d restarts, %+v", n, o)
+	if want := (outcome{Completed: shortJobs}); o != want || n != shortRestarts {
+		t.Errorf("%+v, %d restarts; want %+v and %d", o, n, want, shortRestarts)
 	}
 }
 
 // TestKubernetes_e_Plain is what the same costs with plain restarts: it is printed, not judged.
 func TestKubernetes_e_Plain(t *testing.T) {
 	ctx, c := plain(t)
-	unknown, failed := shorts(ctx, t, c, "plain", func(int) error {
+	o := shorts(ctx, t, c, "plain", func(int) error {
 		if _, err := c.Exec(ctx, "sleep", "2"); err != nil {
 			return err
 		}
 		return c.RestartContainerd(ctx)
 	})
-	t.Logf("with systemctl restart: %d Jobs, %d restarts, %d pods Unknown, %d failures", shortJobs, shortRestarts, unknown, failed)
+	t.Logf("with systemctl restart: %d Jobs, %d restarts, %+v", shortJobs, shortRestarts, o)
 }

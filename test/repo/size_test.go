@@ -18,7 +18,7 @@ func TestTags(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := string(b)
-		if n := strings.Count(text, "go build "); n == 0 || n != strings.Count(text, "go build -trimpath -tags ") || n != strings.Count(text, want) {
+		if n := strings.Count(text, "-X main.version="); n == 0 || n != strings.Count(text, "go build -trimpath -tags ") || n != strings.Count(text, want) {
 			t.Errorf("%s: each of its %d builds must have %q, as test/node/tools.go has it", file, n, strings.TrimSpace(want))
 		}
 	}
