@@ -17,7 +17,8 @@ type end struct {
 	Grace    int         `json:"grace_s"`
 	Signals  []time.Time `json:"signals"`               // as the container wrote them down
 	Said     time.Time   `json:"exit_written,omitzero"` // by the container, before it ended by itself
-	Finished time.Time   `json:"finished"`              // CRI's
+	Exit     time.Time   `json:"exit"`                  // the report's, of its process
+	Finished time.Time   `json:"finished"`              // CRI's, some time after
 	Code     int32       `json:"exit_code"`             // CRI's
 	Outcome  string      `json:"outcome"`               // the report's
 	Stopped  time.Time   `json:"sandbox_stopped"`       // the report's
@@ -52,7 +53,7 @@ func ends(ctx context.Context, l *lab.Lab, r Report, pods []Pod) (out []end, err
 			return nil, fmt.Errorf("read tier of %s: %w", p.Name, err)
 		}
 		for _, c := range reported[p.Name].Containers {
-			e.Outcome = c.Outcome
+			e.Outcome, e.Exit = c.Outcome, c.Exit
 		}
 		if err := e.read(l); err != nil {
 			return nil, err
@@ -97,7 +98,10 @@ func judge(r Report, ends []end) (o Order, problems []string) {
 			bad("%s got %d signals", e.Pod, len(e.Signals))
 			continue
 		}
-		lived := e.Finished.Sub(e.Signals[0])
+		if e.Exit.Before(e.Said) || e.Exit.After(e.Finished) {
+			bad("%s ended at %v by the report; it said so itself at %v, CRI at %v", e.Pod, e.Exit, e.Said, e.Finished)
+		}
+		lived := e.Exit.Sub(e.Signals[0])
 		if e.killed() {
 			o.HardKills++
 			budget := min(time.Duration(e.Grace)*time.Second, r.Deadline.Sub(e.Signals[0]))
@@ -132,8 +136,8 @@ func (t *tier) add(e end) {
 	if t.first.IsZero() || signal.Before(t.first) {
 		t.first = signal
 	}
-	if e.Finished.After(t.last) {
-		t.last = e.Finished
+	if e.Exit.After(t.last) {
+		t.last = e.Exit
 	}
 	t.longest = max(t.longest, e.Stopped.Sub(signal))
 }

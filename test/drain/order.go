@@ -13,7 +13,7 @@ import (
 // Tiers is the number of tiers of Hundred.
 const Tiers = 6
 
-// Order is what a drain of many pods was like. Signals are counted inside the containers, exits are CRI's.
+// Order is what a drain of many pods was like. Signals are counted inside the containers; an exit lies between what they say and what CRI does.
 type Order struct {
 	Pods       int     `json:"pods"`
 	Tiers      int     `json:"tiers"`

@@ -126,6 +126,9 @@ func TestATierEndsWithItsProcesses(t *testing.T) {
 		if web.Code == nil || *web.Code != 7 || web.Outcome != Exited || last.Outcome != Exited {
 			t.Errorf("%+v, %+v", web, last)
 		}
+		if web.Exit.After(last.Signal) { // or the report would tell of an order that was not kept
+			t.Errorf("web ended at %v, dns had its signal at %v", web.Exit, last.Signal)
+		}
 		if turn := dns.Began.Sub(began); turn > 3100*time.Millisecond || st.Finished.Sub(began) < 5*time.Second {
 			t.Errorf("dns has its turn after %v, all is over after %v", turn, st.Finished.Sub(began))
 		}

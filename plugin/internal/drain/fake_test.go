@@ -161,6 +161,7 @@ func (r *runtime) Exit(_ context.Context, id string) (Exit, error) {
 		return Exit{}, errDown
 	}
 	if x, over := r.exits[id]; over {
+		x.At = x.At.Add(r.late)
 		return x, nil
 	}
 	return Exit{Known: true}, nil

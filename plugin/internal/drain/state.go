@@ -115,7 +115,7 @@ type ContainerRecord struct {
 	Signalled bool      `json:"signalled,omitempty"` // it was sent: there is no second one
 	Deadline  time.Time `json:"deadline,omitzero"`
 	Kill      time.Time `json:"kill,omitzero"`
-	Exit      time.Time `json:"exit,omitzero"`
+	Exit      time.Time `json:"exit,omitzero"` // of its process if it was seen to end, else as the runtime has it
 	Code      *int      `json:"code,omitempty"`
 	Outcome   Outcome   `json:"outcome,omitempty"`
 	Note      string    `json:"note,omitempty"`
@@ -169,6 +169,14 @@ func (s *State) step(i int) (out []*PodRecord) {
 		}
 	}
 	return out
+}
+
+// ended notes when a container ended: the shim notes it some time after its process has, which the next tier does not
+// wait for.
+func (c *ContainerRecord) ended(at time.Time) {
+	if c.Exit.IsZero() || at.Before(c.Exit) {
+		c.Exit = at.UTC()
+	}
 }
 
 func (p *PodRecord) done(keepSandbox bool) bool {

@@ -287,9 +287,11 @@ func (e *Engine) exit(ctx context.Context, id string) (x Exit, err error) {
 // record says how a container ended.
 func (e *Engine) record(ctx context.Context, c *ContainerRecord, x Exit) {
 	e.persist(ctx, func() {
-		if c.Exit = x.At.UTC(); x.At.IsZero() {
-			c.Exit = time.Now().UTC()
+		at := x.At
+		if at.IsZero() {
+			at = time.Now()
 		}
+		c.ended(at)
 		if x.Known && x.Ended && !x.Lost {
 			c.Code = &x.Code
 		}

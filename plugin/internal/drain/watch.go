@@ -161,6 +161,7 @@ func (e *Engine) follow(ctx context.Context, c *ContainerRecord, gone <-chan str
 		at := c.Reach
 		e.mu.Unlock()
 		if at.Runc && e.Ended(ctx, at) {
+			e.edit(func() { c.ended(time.Now()) })
 			e.watch.end(c.ID)
 		}
 	}()
