@@ -95,7 +95,7 @@ func longest(cfg Config, store *stage.Store) time.Duration {
 	if err != nil {
 		return 0
 	}
-	each := time.Duration(cfg.VerifyTimeout) + 2*time.Duration(cfg.FreezeLimit) + fenceLimit + lastLook + 30*time.Second
+	each := cfg.VerifyTimeout.Duration + 2*cfg.FreezeLimit.Duration + fenceLimit + lastLook + 30*time.Second
 	return time.Duration(len(pending)+2) * each
 }
 
@@ -133,7 +133,7 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 		return err
 	}
 	a.Unit, a.CRI, a.Rules, a.Step = unit, client, cfg.rules(), failpoint.At
-	a.Verify, a.Look = time.Duration(cfg.VerifyTimeout), lastLook
+	a.Verify, a.Look = cfg.VerifyTimeout.Duration, lastLook
 	a.Fence = func(ctx context.Context, up bool) error {
 		limit := 2 * time.Second
 		if up {
@@ -149,7 +149,7 @@ func withApply(ctx context.Context, cfg Config, do func(*apply.Apply) error) err
 		s, err := daemon.Status(ctx)
 		return err == nil && slices.ContainsFunc(s.Gate.Blockers, func(b gate.Blocker) bool { return b.Reason == gate.Draining })
 	}
-	if cfg.FreezeLimit > 0 {
+	if cfg.FreezeLimit.Duration > 0 {
 		a.Freezer = newFreezer(cfg, client)
 	}
 	err = do(a)

@@ -24,8 +24,10 @@ import (
 
 const defaultConfig = "/etc/quiesce/config.toml"
 
-// Duration is a time.Duration written as in Go, "5s".
-type Duration time.Duration
+// Duration is written as in Go, "5s". It is a struct so that a number without a unit is an error, not nanoseconds.
+type Duration struct {
+	time.Duration `toml:"-"`
+}
 
 // UnmarshalText is part of encoding.TextUnmarshaler.
 func (d *Duration) UnmarshalText(b []byte) error {
@@ -33,12 +35,9 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	if err == nil && v < 0 {
 		err = errors.New("must not be negative")
 	}
-	*d = Duration(v)
+	d.Duration = v
 	return err
 }
-
-// String is as in the file.
-func (d Duration) String() string { return time.Duration(d).String() }
 
 // Config is everything an operator can set. Defaults, then the file.
 type Config struct {
@@ -84,9 +83,9 @@ func defaults(p profile.Profile) (Config, error) {
 		return Config{}, err
 	}
 	return Config{
-		QuietPeriod: Duration(5 * time.Second), InstallerTimeout: Duration(30 * time.Minute), UndecidedTimeout: Duration(time.Minute),
-		VerifyTimeout:       Duration(verify),
-		FreezeLimit:         Duration(freezing),
+		QuietPeriod: Duration{5 * time.Second}, InstallerTimeout: Duration{30 * time.Minute}, UndecidedTimeout: Duration{time.Minute},
+		VerifyTimeout:       Duration{verify},
+		FreezeLimit:         Duration{freezing},
 		FreezeServices:      freeze.DefaultRules().Services,
 		InstallerNamespaces: []string{"kube-system", "quiesce", "kwasm", "kwasm-provisioner", "spinkube", "spin-operator", "rcm", "runtime-class-manager", "runtime-class-manager-system"},
 		InstallerJobs:       []string{"*-install", "*-uninstall"},
@@ -182,7 +181,7 @@ func readConfig(path string) (Config, error) {
 	}
 	d := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {
-		return c, refuse("%s: %s", path, explain(err))
+		return c, refuse("%s: %s", path, explain(b, err))
 	}
 	if err := exactKeys(b); err != nil {
 		return c, refuse("%s: %w", path, err)
@@ -196,7 +195,7 @@ func readConfig(path string) (Config, error) {
 }
 
 // explain names the line.
-func explain(err error) string {
+func explain(text []byte, err error) string {
 	var strict *toml.StrictMissingError
 	if errors.As(err, &strict) && len(strict.Errors) > 0 {
 		row, _ := strict.Errors[0].Position()
@@ -206,7 +205,7 @@ func explain(err error) string {
 		row, _ := de.Position()
 		return fmt.Sprintf("line %d: %s: %v", row, strings.Join(de.Key(), "."), err)
 	}
-	return err.Error()
+	return cmp.Or(exactKeys(text), err).Error()
 }
 
 func (c *Config) validate() error {
@@ -222,7 +221,7 @@ func (c *Config) validate() error {
 	if _, _, err := net.SplitHostPort(c.MetricsAddress); c.MetricsAddress != "" && err != nil {
 		return fmt.Errorf("metricsAddress: %q must be HOST:PORT", c.MetricsAddress)
 	}
-	if c.VerifyTimeout == 0 {
+	if c.VerifyTimeout.Duration == 0 {
 		return errors.New("verifyTimeout: must be more than 0s")
 	}
 	for field, p := range map[string]string{
@@ -236,9 +235,9 @@ func (c *Config) validate() error {
 }
 
 func (c *Config) policy() gate.Policy {
-	quiet := time.Duration(c.QuietPeriod)
+	quiet := c.QuietPeriod.Duration
 	return gate.Policy{
-		Quiet: quiet, MaxDefer: time.Duration(c.MaxDefer), Undecided: time.Duration(c.UndecidedTimeout), Lead: min(quiet/2, time.Second),
+		Quiet: quiet, MaxDefer: c.MaxDefer.Duration, Undecided: c.UndecidedTimeout.Duration, Lead: min(quiet/2, time.Second),
 	}
 }
 
@@ -246,7 +245,7 @@ func (c *Config) rules() node.Rules {
 	paths := append([]string{"/", filepath.Join(c.StageDir, "inbox"), c.ShimDir}, c.InstallerPaths...)
 	return node.Rules{
 		Label: stage.Prefix + "installer", Namespaces: c.InstallerNamespaces, Jobs: c.InstallerJobs, Images: c.InstallerImages,
-		Paths: paths, Results: filepath.Join(c.StageDir, "results"), Undecided: time.Duration(c.UndecidedTimeout), Stuck: time.Duration(c.InstallerTimeout),
+		Paths: paths, Results: filepath.Join(c.StageDir, "results"), Undecided: c.UndecidedTimeout.Duration, Stuck: c.InstallerTimeout.Duration,
 	}
 }
 

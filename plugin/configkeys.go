@@ -1,14 +1,15 @@
 package main
 
 import (
+	"encoding"
 	"fmt"
 	"reflect"
 
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// exactKeys refuses keys in another case, which the decoder takes for the same: in every table, and with the line. The
-// text is valid TOML.
+// exactKeys refuses keys in another case, which the decoder takes for the same, and values without quotes where a text is
+// read, which it hands on as one: in every table, and with the line. The text is valid TOML.
 func exactKeys(b []byte) error {
 	p := unstable.Parser{}
 	p.Reset(b)
@@ -34,7 +35,20 @@ func exactValue(p *unstable.Parser, table reflect.Type, kv *unstable.Node) error
 	if err != nil {
 		return err
 	}
+	key := kv.Key()
+	for key.Next() && !key.IsLast() { //nolint:revive // only the last part is of interest
+	}
+	if v := kv.Value(); reflect.PointerTo(at).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) && v.Kind != unstable.String {
+		return fmt.Errorf("line %d: %s: must be in quotes%s", p.Shape(key.Node().Raw).Start.Line, key.Node().Data, example(at))
+	}
 	return exactTables(p, at, kv.Value())
+}
+
+func example(t reflect.Type) string {
+	if t == reflect.TypeFor[Duration]() {
+		return ` and have a unit, as in "5s"`
+	}
+	return ""
 }
 
 func exactTables(p *unstable.Parser, at reflect.Type, v *unstable.Node) error {

@@ -39,7 +39,7 @@ func gather(ctx context.Context, settings string) (doctor.Facts, error) {
 		}
 	}
 	f.Runtime, f.Kubelet = cfg.Unit, cfg.Drain.Kubelet
-	f.Deadline = time.Duration(cfg.Drain.Deadline)
+	f.Deadline = cfg.Drain.Deadline.Duration
 	f.DuringUpgrade, f.Logind = cfg.Drain.DuringUpgrade, cfg.Drain.Logind
 	factsOfUnits(ctx, &f)
 	factsOfDaemon(ctx, cfg, &f)

@@ -111,7 +111,7 @@ func drainNow(ctx context.Context, c *cli.Command, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	deadline := time.Duration(cfg.Drain.Deadline)
+	deadline := cfg.Drain.Deadline.Duration
 	if c.IsSet("deadline") {
 		if deadline = c.Duration("deadline"); deadline < drain.Floor {
 			return refuse("drain: --deadline %v must be at least %v", deadline, drain.Floor)

@@ -83,7 +83,7 @@ func TestDrainConfig(t *testing.T) {
 		}
 	}
 	c = drainDefaults(profile.Profile{})
-	if c.Grace = 0; c.validate() == nil {
+	if c.Grace.Duration = 0; c.validate() == nil {
 		t.Error("accepted a grace of 0")
 	}
 }

@@ -36,7 +36,7 @@ type DrainHook struct {
 func (h DrainHook) hook() drain.NodeHook {
 	return drain.NodeHook{
 		When: h.When, Tier: h.Tier, Path: h.Path,
-		Timeout: cmp.Or(time.Duration(h.Timeout), 30*time.Second), OnFailure: cmp.Or(h.OnFailure, drain.Ignore),
+		Timeout: cmp.Or(h.Timeout.Duration, 30*time.Second), OnFailure: cmp.Or(h.OnFailure, drain.Ignore),
 	}
 }
 
@@ -49,7 +49,7 @@ type DrainTier struct {
 // drainDefaults are those of a profile. Where the kubelet is in a unit whose stop is the drain, there is none to be stopped.
 func drainDefaults(on profile.Profile) DrainConfig {
 	p := drain.DefaultPolicy()
-	c := DrainConfig{Deadline: Duration(p.Deadline), Grace: Duration(p.Grace), Kubelet: "kubelet.service", StopsWith: on.StopsWith, Logind: true}
+	c := DrainConfig{Deadline: Duration{p.Deadline}, Grace: Duration{p.Grace}, Kubelet: "kubelet.service", StopsWith: on.StopsWith, Logind: true}
 	if len(c.StopsWith) > 0 {
 		c.Kubelet = ""
 	}
@@ -57,8 +57,8 @@ func drainDefaults(on profile.Profile) DrainConfig {
 }
 
 func (c *DrainConfig) policy() drain.Policy {
-	p := drain.Policy{Tiers: drain.DefaultTiers(), Rules: c.Rules, Grace: time.Duration(c.Grace), Deadline: time.Duration(c.Deadline)}
-	p.MountWait = time.Duration(c.MountWait)
+	p := drain.Policy{Tiers: drain.DefaultTiers(), Rules: c.Rules, Grace: c.Grace.Duration, Deadline: c.Deadline.Duration}
+	p.MountWait = c.MountWait.Duration
 	p.Edges = append(drain.DefaultEdges(), c.Edges...)
 	for _, t := range c.Tiers {
 		p.Tiers = append(p.Tiers, drain.Tier{Name: t.Name, Rank: t.Rank})
@@ -70,7 +70,7 @@ func (c *DrainConfig) policy() drain.Policy {
 }
 
 func (c *DrainConfig) validate() error {
-	if c.Grace < Duration(drain.Floor) {
+	if c.Grace.Duration < drain.Floor {
 		return fmt.Errorf("drain.grace: must be at least %v", drain.Floor)
 	}
 	p := c.policy()

@@ -15,7 +15,7 @@ import (
 // may take. logind reads its configuration only when it is told to.
 func raiseDelay(ctx context.Context, cfg Config, l *systemd.Logind) {
 	have, err := l.MaxDelay()
-	if err != nil || have >= time.Duration(cfg.Drain.Deadline) {
+	if err != nil || have >= cfg.Drain.Deadline.Duration {
 		return
 	}
 	if err := systemd.ReloadLogind(ctx); err != nil {
@@ -41,7 +41,7 @@ func delayNotes(ctx context.Context, cfg Config) (notes []string) {
 	switch {
 	case err != nil:
 		return []string{"logind does not answer: a drain begins when systemd stops the services, not earlier"}
-	case have < time.Duration(cfg.Drain.Deadline):
+	case have < cfg.Drain.Deadline.Duration:
 		notes = append(notes, fmt.Sprintf("logind delays a shutdown for %v at most and a drain may take %v: the rest of it is done when systemd stops the services (InhibitDelayMaxSec, logind.conf(5))", have, cfg.Drain.Deadline))
 	}
 	if others, err := l.Others(ctx); err == nil && slices.Contains(others, "kubelet") {

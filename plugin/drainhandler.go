@@ -19,7 +19,7 @@ func emptier(cfg Config) func(context.Context, []string) error {
 		return withDrainer(cfg, func(d *drainer) error {
 			r := request{
 				sel: drain.Selection{Handlers: handlers}, trigger: daemon.GateTrigger,
-				deadline: time.Duration(cfg.Drain.Deadline), patience: time.Duration(cfg.Drain.Deadline),
+				deadline: cfg.Drain.Deadline.Duration, patience: cfg.Drain.Deadline.Duration,
 			}
 			if old, err := d.store.Load(); err == nil && old.Active(drain.Boot()) && old.Trigger == r.trigger && old.Selection.String() != r.sel.String() {
 				if _, err := d.end(ctx); err != nil { // more changes were staged: the new one is for all of them

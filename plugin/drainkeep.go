@@ -51,7 +51,7 @@ func (d *drainer) keep(ctx context.Context) error {
 			return nil
 		}
 	}
-	_, err = d.run(ctx, request{sel: st.Selection, trigger: st.Trigger, deadline: time.Duration(d.cfg.Drain.Deadline)},
+	_, err = d.run(ctx, request{sel: st.Selection, trigger: st.Trigger, deadline: d.cfg.Drain.Deadline.Duration},
 		func(context.Context, *drain.Engine) func() { return func() {} })
 	return err
 }

@@ -96,7 +96,7 @@ func shutdownBegins(ctx context.Context, cfg Config, l *systemd.Logind, shutdown
 	done := make(chan error, 1)
 	go func() {
 		done <- withDrainer(cfg, func(d *drainer) error {
-			_, err := d.run(draining, request{sel: drain.Selection{All: true}, trigger: shutdownTrigger, binding: true, deadline: time.Duration(cfg.Drain.Deadline), patience: brief},
+			_, err := d.run(draining, request{sel: drain.Selection{All: true}, trigger: shutdownTrigger, binding: true, deadline: cfg.Drain.Deadline.Duration, patience: brief},
 				func(context.Context, *drain.Engine) func() { return func() {} })
 			return err
 		})

@@ -92,7 +92,7 @@ func drainUnitStop(ctx context.Context, cfg Config) error {
 	if !due {
 		return nil
 	}
-	r := request{sel: drain.Selection{All: true}, trigger: why, binding: true, deadline: time.Duration(cfg.Drain.Deadline), patience: time.Duration(cfg.Drain.Deadline) + time.Minute}
+	r := request{sel: drain.Selection{All: true}, trigger: why, binding: true, deadline: cfg.Drain.Deadline.Duration, patience: cfg.Drain.Deadline.Duration + time.Minute}
 	if stopping { // a shutdown may be cancelled while the daemon drains for it
 		r.still = func(ctx context.Context) bool {
 			m, err := look(ctx)

@@ -16,6 +16,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte("[drain]\ndeadline = '1m'\n[[drain.tier]]\nname = 'db'\nrank = 15\n[[drain.rule]]\nselector = 'app=a'\ntier = 'db'\ngrace = '90'\n[[drain.edge]]\nfirst = 'app=a'\nthen = '*/app=b'\n"))
 	f.Add([]byte("[[drain.rule]]\nskip = true\nqos = 'guaranteed'\nstatic = false\nhostNetwork = true\nowner = 'Job'\nhandler = ''\n"))
 	f.Add([]byte("quietPeriod = '-1s'\n"))
+	f.Add([]byte("quietPeriod=-1"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		file := filepath.Join(t.TempDir(), "config.toml")
 		if err := os.WriteFile(file, text, 0o600); err != nil {
@@ -28,7 +29,7 @@ func FuzzConfig(f *testing.F) {
 			}
 			return
 		}
-		if cfg.VerifyTimeout <= 0 || cfg.QuietPeriod < 0 || cfg.Drain.Deadline <= 0 {
+		if cfg.VerifyTimeout.Duration <= 0 || cfg.QuietPeriod.Duration < 0 || cfg.Drain.Deadline.Duration <= 0 {
 			t.Errorf("taken: %+v", cfg)
 		}
 		var pods []*node.Pod

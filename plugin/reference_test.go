@@ -115,10 +115,10 @@ func (r *table) of(prefix string, v reflect.Value) {
 // shown is a default as it is written in the file.
 func shown(v reflect.Value) string {
 	switch {
-	case v.Kind() == reflect.Pointer && v.IsNil(), v.Kind() == reflect.Struct:
-		return "–"
 	case v.Type() == reflect.TypeFor[Duration]():
 		return fmt.Sprintf("`%q`", v.Interface())
+	case v.Kind() == reflect.Pointer && v.IsNil(), v.Kind() == reflect.Struct:
+		return "–"
 	case v.Kind() == reflect.String:
 		return fmt.Sprintf("`%q`", v.String())
 	case v.Kind() == reflect.Slice:

@@ -69,7 +69,7 @@ func newFreezer(cfg Config, runtime *cri.Client) *freeze.Freezer {
 	rules := freeze.DefaultRules()
 	rules.Services = cfg.FreezeServices
 	return &freeze.Freezer{
-		Dir: freezeDir(cfg), Runtime: runtime, Rules: rules, Limit: time.Duration(cfg.FreezeLimit),
+		Dir: freezeDir(cfg), Runtime: runtime, Rules: rules, Limit: cfg.FreezeLimit.Duration,
 		Step: func(name string) { failpoint.At("freeze: " + name) },
 		Guard: func(ctx context.Context, window string, owner freeze.Process, limit time.Duration) (func(context.Context) error, error) {
 			exe, err := os.Executable()
