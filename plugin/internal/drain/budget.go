@@ -21,7 +21,7 @@ func (e *Engine) limit(step int, pods []*PodRecord, now time.Time) time.Duration
 			need[p.Step] = max(need[p.Step], p.Asked, Floor)
 		}
 	}
-	left := e.state.Deadline.Sub(now) - reserve*time.Duration(len(need))
+	left := e.state.Deadline.Sub(now) - e.state.reserve()*time.Duration(len(need))
 	for n, d := range slices.Sorted(maps.Values(need)) {
 		share := left / time.Duration(len(need)-n)
 		if d > share {
@@ -32,5 +32,34 @@ func (e *Engine) limit(step int, pods []*PodRecord, now time.Time) time.Duration
 	return need[step]
 }
 
-// reserve is what a step takes besides its grace: kills, sandboxes, lists.
-const reserve = 500 * time.Millisecond
+// What a step takes besides its grace: kills, sandboxes, lists.
+const (
+	reserveLeast = 500 * time.Millisecond
+	reserveMost  = 5 * time.Second
+)
+
+// reserve is what a step needs besides its grace, by what sandboxes took so far.
+func (s *State) reserve() time.Duration {
+	took := reserveLeast
+	for _, p := range s.Pods {
+		var ended time.Time
+		for _, c := range p.Containers {
+			ended = later(ended, c.Exit)
+		}
+		if !p.Stopped.IsZero() && !ended.IsZero() {
+			took = max(took, p.Stopped.Sub(ended))
+		}
+	}
+	return min(took, reserveMost)
+}
+
+// within is a time to kill that leaves what a step needs afterwards of the drain's deadline, and everybody the Floor.
+func (e *Engine) within(at time.Time) time.Time {
+	e.mu.Lock()
+	last := e.state.Deadline.Add(-e.state.reserve())
+	e.mu.Unlock()
+	if at.After(last) {
+		return later(last, time.Now().UTC().Add(Floor))
+	}
+	return at
+}

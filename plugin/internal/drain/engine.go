@@ -19,6 +19,8 @@ type Stopper interface {
 	// passed (it is killed then) or ctx ends. A timeout of 0 is SIGKILL.
 	StopContainer(ctx context.Context, id string, timeout time.Duration) error
 	StopPod(ctx context.Context, id string) error
+	// Sent returns once a stop signal that was asked for before is sent, as far as the runtime tells.
+	Sent(ctx context.Context, id string) error
 }
 
 // Observer looks.
@@ -272,7 +274,7 @@ func (e *Engine) pods(ctx context.Context, step int, pods []*PodRecord) {
 	for _, p := range pods {
 		n += len(p.Containers)
 	}
-	extra, g := time.Duration(n)*leasePer, e.glance(ctx)
+	extra, running := time.Duration(n)*leasePer, e.glance(ctx)
 	limit := e.limit(step, pods, time.Now())
 	now := time.Now().UTC()
 	e.edit(func() {
@@ -286,7 +288,7 @@ func (e *Engine) pods(ctx context.Context, step int, pods []*PodRecord) {
 	var wg sync.WaitGroup
 	for _, p := range pods {
 		wg.Go(func() {
-			e.pod(ctx, p, g, extra)
+			e.pod(ctx, p, running, extra)
 			e.box(ctx, p)
 		})
 	}

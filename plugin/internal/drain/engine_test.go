@@ -100,19 +100,51 @@ func TestOrderAndGrace(t *testing.T) {
 
 // Where the runtime is slow, a signal arrives late: the grace is counted from then on.
 func TestSlowRuntime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRuntime(tp("a", "uses-it", asks("3")))
-		r.slow = 300 * time.Millisecond
-		r.does = map[string]behaviour{"c-uses-it": {after: 2900 * time.Millisecond}}
-		st, err := r.drain(t.Context(), DefaultPolicy())
-		if err != nil {
-			t.Fatal(err)
+	for _, slow := range []time.Duration{0, 300 * time.Millisecond, 2 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRuntime(tp("a", "uses-it", asks("3")), tp("a", "deaf", asks("3")))
+			r.slow = slow
+			r.does = map[string]behaviour{"c-uses-it": {after: 2900 * time.Millisecond}, "c-deaf": {after: -1}}
+			st, err := r.drain(t.Context(), DefaultPolicy())
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, r, st)
+			if got := outcomes(st)["c-uses-it"]; got != Exited {
+				t.Errorf("outcome %q, signalled %v, killed %v", got, r.signals, r.kills)
+			}
+			lived := r.kills["c-deaf"].Sub(r.signals["c-deaf"][0])
+			if lived < 3*time.Second || lived > 3*time.Second+sent+2*leasePer {
+				t.Errorf("with answers after %v it was killed %v after its signal", slow, lived)
+			}
+		})
+	}
+}
+
+// What sandboxes took so far is left of the deadline for the last ones.
+func TestReserve(t *testing.T) {
+	at := func(s float64) time.Time { return time.Unix(0, 0).Add(time.Duration(s * float64(time.Second))) }
+	pod := func(exit, stopped float64) *PodRecord {
+		p := &PodRecord{Containers: []*ContainerRecord{{Exit: at(exit)}}}
+		if stopped > 0 {
+			p.Stopped = at(stopped)
 		}
-		check(t, r, st)
-		if got := outcomes(st)["c-uses-it"]; got != Exited {
-			t.Errorf("outcome %q, signalled %v, killed %v", got, r.signals, r.kills)
+		return p
+	}
+	for _, c := range []struct {
+		pods []*PodRecord
+		want time.Duration
+	}{
+		{nil, reserveLeast},
+		{[]*PodRecord{pod(1, 1.1), pod(1, 0), {}}, reserveLeast},
+		{[]*PodRecord{pod(1, 1.1), pod(2, 4.5)}, 2500 * time.Millisecond},
+		{[]*PodRecord{pod(1, 16)}, reserveMost},
+	} {
+		s := &State{Pods: c.pods}
+		if got := s.reserve(); got != c.want {
+			t.Errorf("%d pods: %v, want %v", len(c.pods), got, c.want)
 		}
-	})
+	}
 }
 
 // One cannot be killed, one hangs in its hook, one ignores its signal: the drain ends in time and names them.

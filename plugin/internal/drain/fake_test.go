@@ -81,8 +81,8 @@ func (r *runtime) StopContainer(ctx context.Context, id string, timeout time.Dur
 	r.calls[id]++
 	if len(r.signals[id]) == 0 {
 		r.signals[id] = append(r.signals[id], time.Now().Add(2*r.slow))
-		b.after += 2 * r.slow
 		if b.after >= 0 {
+			b.after += 2 * r.slow
 			over := time.Now().Add(b.after)
 			time.AfterFunc(b.after+r.late, func() {
 				r.mu.Lock()
@@ -118,6 +118,21 @@ func (r *runtime) StopPod(_ context.Context, id string) error {
 		}
 	}
 	return nil
+}
+
+func (r *runtime) Sent(ctx context.Context, id string) error {
+	r.mu.Lock()
+	at := time.Now()
+	if all := r.signals[id]; len(all) > 0 {
+		at = all[len(all)-1]
+	}
+	r.mu.Unlock()
+	select {
+	case <-time.After(time.Until(at)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (r *runtime) Snapshot(context.Context) (node.Snapshot, error) {

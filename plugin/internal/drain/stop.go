@@ -14,52 +14,43 @@ import (
 
 const (
 	lease     = time.Second            // how long a stop call is held: a long one freezes CRI when a plugin registers (containerd#14083)
-	sent      = 300 * time.Millisecond // after which a stop call that has not failed has sent its signal
-	arrival   = 250 * time.Millisecond // of a signal
-	slowness  = 3                      // a signal takes at most so many times what a question takes, beyond arrival
+	sent      = 300 * time.Millisecond // after which a stop call that has not failed is with the container's shim
+	sentLimit = 30 * time.Second       // for the runtime to tell that a signal is sent
 	again     = 200 * time.Millisecond // between tries while the runtime does not answer
 	podStop   = 15 * time.Second       // for one sandbox: a network plugin that is gone blocks
 	exitLimit = 5 * time.Second        // for the runtime to tell how a container ended
 	noteLimit = 30 * time.Second       // for the runtime to note that a process has: one with much to do took over 10 s
 )
 
-// glance is what the runtime said of all containers at once. Asked for each by itself before its signal, the signals of a
-// large tier would lie apart.
-type glance struct {
-	states map[string]node.ContainerState // nil: it did not answer
-	took   time.Duration
-}
-
-func (e *Engine) glance(ctx context.Context) glance {
+// glance asks for all containers that run, at once: asked for each by itself before its signal, the signals of a large tier
+// would lie apart. It is nil if the runtime does not answer.
+func (e *Engine) glance(ctx context.Context) map[string]bool {
 	ctx, cancel := context.WithTimeout(ctx, exitLimit)
 	defer cancel()
-	began := time.Now()
 	states, err := e.Observer.States(ctx)
 	if err != nil {
-		states = nil
+		return nil
 	}
-	return glance{states, time.Since(began)}
-}
-
-// runs tells whether a container is known to run.
-func (g glance) runs(id string) bool {
-	s, known := g.states[id]
-	return known && s != node.Exited
+	running := make(map[string]bool, len(states))
+	for id, s := range states {
+		running[id] = s != node.Exited
+	}
+	return running
 }
 
 // pod stops the mains of a pod together, then the sidecars in reverse.
-func (e *Engine) pod(ctx context.Context, p *PodRecord, g glance, extra time.Duration) {
+func (e *Engine) pod(ctx context.Context, p *PodRecord, running map[string]bool, extra time.Duration) {
 	var wg sync.WaitGroup
 	for _, c := range p.Containers {
 		if c.Sidecar == 0 {
-			wg.Go(func() { e.container(ctx, p, c, g, p.Deadline, extra) })
+			wg.Go(func() { e.container(ctx, p, c, running[c.ID], p.Deadline, extra) })
 		}
 	}
 	wg.Wait()
 	sidecars := slices.DeleteFunc(slices.Clone(p.Containers), func(c *ContainerRecord) bool { return c.Sidecar == 0 })
 	slices.SortFunc(sidecars, func(a, b *ContainerRecord) int { return b.Sidecar - a.Sidecar })
 	for _, c := range sidecars {
-		e.container(ctx, p, c, glance{took: g.took}, later(p.Deadline, time.Now().UTC().Add(Floor)), extra)
+		e.container(ctx, p, c, false, later(p.Deadline, time.Now().UTC().Add(Floor)), extra)
 	}
 }
 
@@ -71,12 +62,12 @@ func later(a, b time.Time) time.Time {
 }
 
 // container brings one container to its end: hook, signal, grace, SIGKILL. How it ended is asked beside what comes next.
-func (e *Engine) container(ctx context.Context, p *PodRecord, c *ContainerRecord, g glance, deadline time.Time, extra time.Duration) {
+func (e *Engine) container(ctx context.Context, p *PodRecord, c *ContainerRecord, runs bool, deadline time.Time, extra time.Duration) {
 	if c.Outcome != "" {
 		return
 	}
 	gone := e.watch.gone(c.ID)
-	if c.Signal.IsZero() && !g.runs(c.ID) {
+	if c.Signal.IsZero() && !runs {
 		if x, err := e.exit(ctx, c.ID); err == nil && (x.Ended || !x.Known) {
 			e.record(ctx, c, x)
 			return
@@ -84,17 +75,8 @@ func (e *Engine) container(ctx context.Context, p *PodRecord, c *ContainerRecord
 	}
 	defer e.follow(ctx, c, gone)()
 	e.hook(ctx, p, c, deadline, gone)
-	// A signal takes its time to arrive when many are sent, and the longer the slower the runtime answers; nobody is
-	// killed before he had his grace from then on.
-	deadline = later(deadline, time.Now().UTC().Add(Floor)).Add(arrival + extra + min(slowness*g.took, lease))
-	if deadline.After(e.state.Deadline) {
-		deadline = later(e.state.Deadline, time.Now().UTC().Add(Floor))
-	}
-	if !c.Deadline.IsZero() { // of the run before
-		deadline = c.Deadline
-	}
-	e.signal(ctx, c, deadline, extra, gone)
-	if !wait(ctx, gone, time.Until(deadline)) && ctx.Err() == nil {
+	e.signal(ctx, c, max(time.Until(deadline), Floor), extra, gone)
+	if !wait(ctx, gone, time.Until(c.Deadline)) && ctx.Err() == nil {
 		e.kill(ctx, c, gone)
 	}
 }
@@ -172,64 +154,6 @@ func (e *Engine) hook(ctx context.Context, p *PodRecord, c *ContainerRecord, dea
 			c.HookError = err.Error()
 		}
 	})
-}
-
-// signal has the stop signal sent, unless it was. The State has it first, so there is no second one after a crash.
-func (e *Engine) signal(ctx context.Context, c *ContainerRecord, deadline time.Time, extra time.Duration, gone <-chan struct{}) {
-	if closed(gone) {
-		return
-	}
-	for ctx.Err() == nil && !c.Signalled && time.Now().Before(deadline) {
-		e.persist(ctx, func() { c.Signal, c.Deadline = time.Now().UTC(), deadline })
-		err := e.hold(ctx, c, time.Until(deadline), extra, gone)
-		if err == nil || c.Signalled {
-			return
-		}
-		log.G(ctx).WithError(err).WithField("container", c.Name).Warn("the stop signal was not sent, trying again")
-		wait(ctx, gone, again)
-		if closed(gone) {
-			return
-		}
-	}
-}
-
-func closed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
-}
-
-// hold is a stop call that is given up, not cut off by a deadline, after its lease: the deadline would reach the shim
-// and end the very call that signals (ttrpc passes deadlines on, and not that a caller has gone).
-func (e *Engine) hold(ctx context.Context, c *ContainerRecord, timeout, extra time.Duration, gone <-chan struct{}) error {
-	call, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- e.Stopper.StopContainer(call, c.ID, max(timeout, Floor)) }()
-	mark, end := time.NewTimer(sent+extra), time.NewTimer(lease+extra)
-	defer mark.Stop()
-	defer end.Stop()
-	for {
-		select {
-		case err := <-done:
-			if err == nil {
-				e.watch.kick()
-				e.persist(ctx, func() { c.Signalled = true })
-			}
-			return err
-		case <-mark.C:
-			e.persist(ctx, func() { c.Signalled = true })
-		case <-end.C:
-			return nil
-		case <-gone:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }
 
 // kill sends SIGKILL and waits a bounded time.

@@ -133,7 +133,7 @@ func (e *Engine) spare(step int, now time.Time) time.Duration {
 	}
 	left := e.state.Deadline.Sub(now)
 	for _, d := range need {
-		left -= d + reserve
+		left -= d + e.state.reserve()
 	}
 	return left
 }

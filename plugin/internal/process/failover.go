@@ -155,6 +155,11 @@ func (f *Failover) StopPod(ctx context.Context, id string) error {
 	return f.call(ctx, func() error { return f.Runtime.StopPod(ctx, id) })
 }
 
+// Sent is part of drain.Stopper.
+func (f *Failover) Sent(ctx context.Context, id string) error {
+	return f.call(ctx, func() error { return f.Runtime.Sent(ctx, id) })
+}
+
 // Snapshot is part of drain.Observer.
 func (f *Failover) Snapshot(ctx context.Context) (s node.Snapshot, err error) {
 	err = f.call(ctx, func() error { s, err = f.Runtime.Snapshot(ctx); return err })

@@ -67,6 +67,7 @@ func (g *gone) err() error {
 
 func (g *gone) StopContainer(context.Context, string, time.Duration) error { return g.err() }
 func (g *gone) StopPod(context.Context, string) error                      { return g.err() }
+func (g *gone) Sent(context.Context, string) error                         { return g.err() }
 func (g *gone) Snapshot(context.Context) (node.Snapshot, error)            { return node.Snapshot{}, g.err() }
 
 func (g *gone) Exit(context.Context, string) (drain.Exit, error) {
