@@ -36,7 +36,7 @@ func exactValue(p *unstable.Parser, table reflect.Type, kv *unstable.Node) error
 		return err
 	}
 	key := kv.Key()
-	for key.Next() && !key.IsLast() { //nolint:revive // only the last part is of interest
+	for key.Next() && !key.IsLast() {
 	}
 	if v := kv.Value(); reflect.PointerTo(at).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) && v.Kind != unstable.String {
 		return fmt.Errorf("line %d: %s: must be in quotes%s", p.Shape(key.Node().Raw).Start.Line, key.Node().Data, example(at))
