@@ -68,6 +68,22 @@ func cgroupProcs(dirs []string) []int {
 	return slices.Compact(pids)
 }
 
+// killed reports whether a process has a SIGKILL that has not ended it.
+func killed(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(line, ":")
+		mask, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+		if err == nil && (name == "SigPnd" || name == "ShdPnd") && mask&(1<<(unix.SIGKILL-1)) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // thaw lets the processes of frozen cgroups run, so that a SIGKILL reaches them: the freezer of version 1 holds it back.
 func thaw(dirs []string) {
 	for _, dir := range dirs {

@@ -72,6 +72,27 @@ func freeze(t *testing.T, n *node.Node) {
 	}
 }
 
+// A process that is frozen and was killed does not keep a node from going off.
+func TestShutdownWithAFrozenProcess(t *testing.T) {
+	t.Parallel()
+	ctx := budget(t)
+	n := node.New(t, node.Config{Name: "frozen-off"})
+	_, err := n.Exec(ctx, "systemd-run", "--unit=stuck", "-p", "TimeoutStopSec=1", "sleep", "1000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = n.Exec(ctx, "sh", "-c", `p=$(systemctl show -P MainPID stuck)
+		if [ -d /sys/fs/cgroup/freezer ]; then d=/sys/fs/cgroup/freezer/stuck f=freezer.state on=FROZEN
+		else d=/sys/fs/cgroup/system.slice/stuck.service f=cgroup.freeze on=1; fi
+		mkdir -p $d && echo $p >$d/cgroup.procs && echo $on >$d/$f`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // checkVictim expects the pod that the power cut hit to be known and exited, and a new one to run.
 func checkVictim(t *testing.T, n *node.Node) {
 	t.Helper()

@@ -63,18 +63,25 @@ func (n *Node) WaitOff(ctx context.Context) error {
 }
 
 // off waits for the end of init and removes what is left of its container. Processes that are frozen when the
-// power is cut must be thawed, or SIGKILL does not end them.
+// power is cut must be thawed, or SIGKILL does not end them; and so must those that a shutdown has killed, such as what a
+// runc froze that died meanwhile: a machine goes off without waiting for them, a pid namespace does not.
 func (n *Node) off(ctx context.Context, p *process, cut bool) error {
-	err := poll(ctx, 10*time.Millisecond, func() (bool, error) {
+	const interval, look = 10 * time.Millisecond, time.Second
+	next := time.Now().Add(look)
+	err := poll(ctx, interval, func() (bool, error) {
 		if p.ended() {
 			return true, nil
 		}
-		if cut {
-			dirs, err := cgroupDirs(n.ID)
-			thaw(dirs)
-			return false, err
+		if !cut && time.Now().Before(next) {
+			return false, nil
 		}
-		return false, nil
+		next = time.Now().Add(look)
+		dirs, err := cgroupDirs(n.ID)
+		if !cut {
+			dirs = slices.DeleteFunc(dirs, func(dir string) bool { return !slices.ContainsFunc(cgroupProcs([]string{dir}), killed) })
+		}
+		thaw(dirs)
+		return false, err
 	})
 	if err != nil {
 		return err
