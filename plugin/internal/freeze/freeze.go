@@ -55,7 +55,7 @@ type Result struct {
 // Bounds of a window.
 const (
 	rounds    = 5                     // how often more containers may have to be frozen
-	calmFor   = 2 * time.Second       // how long CRI may take to notice the end of a container, before anything is frozen
+	calmFor   = 10 * time.Second      // how long CRI may take to notice the end of a container, before anything is frozen: over 2 s were seen on a busy node
 	calmEvery = 20 * time.Millisecond // between lists
 	freezeFor = time.Second           // how long a cgroup may be FREEZING; at most a quarter of the limit
 )
