@@ -87,18 +87,16 @@ func (c *Client) Ended(ctx context.Context, ids map[string]bool) ([]Ended, error
 
 // Sent asks the container's shim for its state: runc's answers when what was asked of it before is done (containerd
 // cmd/containerd-shim-runc-v2/process/init.go: Kill and Status take one lock). It asks twice, since a stop call asks once
-// itself before it signals.
+// itself before it signals. containerd gives a shim 2 s for an answer.
 func (c *Client) Sent(ctx context.Context, id string) error {
 	ctx = metadata.AppendToOutgoingContext(ctx, "containerd-namespace", "k8s.io")
-	for answers := 0; answers < 2; {
-		r, err := tasksapi.NewTasksClient(c.conn).Get(ctx, &tasksapi.GetRequest{ContainerID: id})
-		switch {
-		case status.Code(err) == codes.NotFound:
+	for range 2 {
+		_, err := tasksapi.NewTasksClient(c.conn).Get(ctx, &tasksapi.GetRequest{ContainerID: id})
+		if status.Code(err) == codes.NotFound {
 			return nil
-		case err != nil:
+		}
+		if err != nil {
 			return fmt.Errorf("ask for task: %w", err)
-		case r.GetProcess().GetStatus() != task.Status_UNKNOWN: // containerd waits 2 s for the shim, then says so
-			answers++
 		}
 	}
 	return nil

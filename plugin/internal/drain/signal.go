@@ -85,7 +85,7 @@ func (e *Engine) hold(ctx context.Context, c *ContainerRecord, timeout, extra ti
 
 // sent waits until a signal is sent, as far as the runtime tells.
 func (e *Engine) sent(ctx context.Context, id string) time.Time {
-	ctx, cancel := context.WithTimeout(ctx, sentLimit)
+	ctx, cancel := context.WithTimeout(ctx, exitLimit)
 	defer cancel()
 	if err := e.Stopper.Sent(ctx, id); err != nil {
 		log.G(ctx).WithError(err).WithField("id", id).Debug("the runtime does not tell when the signal was sent")

@@ -15,10 +15,9 @@ import (
 const (
 	lease     = time.Second            // how long a stop call is held: a long one freezes CRI when a plugin registers (containerd#14083)
 	sent      = 300 * time.Millisecond // after which a stop call that has not failed is with the container's shim
-	sentLimit = 30 * time.Second       // for the runtime to tell that a signal is sent
 	again     = 200 * time.Millisecond // between tries while the runtime does not answer
 	podStop   = 15 * time.Second       // for one sandbox: a network plugin that is gone blocks
-	exitLimit = 5 * time.Second        // for the runtime to tell how a container ended
+	exitLimit = 5 * time.Second        // for the runtime to tell how a container ended, or that a signal is sent
 	noteLimit = 30 * time.Second       // for the runtime to note that a process has: one with much to do took over 10 s
 )
 

@@ -131,9 +131,9 @@ func (e *Engine) spare(step int, now time.Time) time.Duration {
 			need[p.Step] = max(need[p.Step], p.Asked, Floor)
 		}
 	}
-	left := e.state.Deadline.Sub(now)
+	left := e.state.Deadline.Sub(now) - e.state.reserve()*time.Duration(len(need))
 	for _, d := range need {
-		left -= d + e.state.reserve()
+		left -= d
 	}
 	return left
 }
